@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from virtual_support import BASE
 
-from seatrial_lab.virtual.hot_files import HotFiles, hot_files
+from seatrial_lab.common.programs import find
+from seatrial_lab.virtual import image
+from seatrial_lab.virtual.cpio import Archive
+from seatrial_lab.virtual.hot_files import FOLDERS, OTHERS, PLUGINS, PROGRAMS, HotFiles, hot_files
 
 
 @pytest.fixture
@@ -50,6 +55,7 @@ def test_the_archive_has_what_every_user_may_read(made: HotFiles, tmp_path: Path
         lambda folder: (folder / "private").chmod(0o644),
         lambda folder: (folder / "new").touch(),
         lambda folder: (folder / "module.py").unlink(),
+        lambda folder: (folder / "module.py").chmod(0o755),
     ],
 )
 def test_a_change_of_a_file_changes_the_facts(
@@ -62,6 +68,57 @@ def test_a_change_of_a_file_changes_the_facts(
     assert HotFiles(made.files, made.folders).facts() != before
 
 
+def test_what_is_closed_or_gone_is_left_out(made: HotFiles, tmp_path: Path) -> None:
+    (folder,) = made.folders
+    (folder / "closed").mkdir(mode=0o700)
+    (folder / "closed" / "public").touch(mode=0o644)
+    (tmp_path / "program").chmod(0o4755)
+    gone = HotFiles((*made.files, tmp_path / "gone"), made.folders)
+    assert not {folder / "closed" / "public", tmp_path / "gone"} & {*gone.paths}
+    gone.write(tmp_path / "made.tar.gz")
+    with tarfile.open(tmp_path / "made.tar.gz") as archive:
+        modes = {f"/{entry.name}": entry.mode for entry in archive}
+    assert modes[str(tmp_path / "program")] == 0o755
+
+
+@pytest.mark.parametrize("target", ["lib.so.1", "gone.so"])
+def test_a_link_that_leads_nowhere_is_no_trouble(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib.so.1").symlink_to(target)
+    pattern = str((tmp_path / "lib.so.*").relative_to("/"))
+    monkeypatch.setattr("seatrial_lab.virtual.hot_files.PLUGINS", (pattern,))
+    assert tmp_path / "lib.so.1" in hot_files().paths
+
+
+def test_an_image_is_made_again_when_a_file_changes(
+    made: HotFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image, "hot_files", lambda: HotFiles(made.files, made.folders))
+    monkeypatch.setattr(image, "archive", lambda *_: Archive())
+    (tmp_path / "busybox").write_bytes(b"#!")
+    base, cache = replace(BASE, busybox=tmp_path / "busybox"), tmp_path / "cache"
+    cache.mkdir()
+    first = image.initramfs(base, cache)
+    assert image.initramfs(base, cache) == first
+    (made.folders[0] / "module.py").write_text("True\n")
+    assert image.initramfs(base, cache) != first
+    assert first.exists()  # another start may be about to read it
+    for number in range(image.KEPT):
+        os.utime(made.folders[0] / "module.py", (1, number))
+        image.initramfs(base, cache)
+    assert not first.exists()
+    assert len(list(cache.iterdir())) == image.KEPT
+
+
+@pytest.mark.slurm
+@pytest.mark.stack
+@pytest.mark.parametrize("pattern", [*OTHERS, *PLUGINS, *FOLDERS])
+def test_each_pattern_is_of_something(pattern: str) -> None:
+    """On a machine with the lab's packages."""
+    assert list(Path("/").glob(pattern))
+
+
 def test_programs_of_this_machine_come_with_their_links_and_libraries() -> None:
     found = hot_files()
     shell = Path("/bin/sh")
@@ -71,7 +128,7 @@ def test_programs_of_this_machine_come_with_their_links_and_libraries() -> None:
         shell = shell.parent / shell.readlink()
     assert shell in found.files
     names = {path.name for path in found.files}
-    assert {"python3", "libc.so.6", "ld.so.cache"} <= names
+    assert {"python3", "libc.so.6", "ld.so.cache", *filter(find, PROGRAMS)} <= names
     assert not [path for path in found.files if path.parent != path.parent.resolve()]
     python = Path("/usr/bin/python3").resolve().name
     assert Path("/usr/lib", python) in found.folders

@@ -144,6 +144,11 @@ print(len(os.listdir(os.path.dirname(sysconfig.get_makefile_filename()))))
     ).stdout.splitlines()
     seen = lab.run(["/usr/bin/python3", "-ISc", script], node="n1", check=True).stdout.splitlines()
     assert seen == ["False", *own[1:]]
+    # perl is no program that a node needs.
+    programs = ["/usr/bin/srun", "/usr/sbin/ethtool", "/lib/x86_64-linux-gnu/libc.so.6"]
+    stat = ["stat", "-Lc", "%d", *programs, "/usr/bin/perl"]
+    *hot, cold = lab.run(stat, node="n1", check=True).stdout.split()
+    assert cold not in hot
     loaded = lab.run(["/usr/bin/python3", "-vISc", "import json"], node="n1").stderr
     assert "json/__pycache__/__init__.cpython" in loaded
     assert ".py'" not in loaded, "a module was compiled: its source has another time"

@@ -196,6 +196,44 @@ def test_a_figure_in_doubt_must_hold_both_bounds():
     assert of_share([1.6], both)[0] == "inconclusive"
 
 
+def test_each_sample_in_doubt_must_hold_its_bounds():
+    shares = [
+        replace(metric(value, "share"), unit="percent", better="higher", doubt="DGEMM differs",
+                doubt_factor=5.5)
+        for value in (28.0, 27.0)
+    ]  # fmt: skip
+    runs = [run(HPL_CASE, share, repeat=i) for i, share in enumerate(shares)]
+    (judgement,) = judge(trial(HPL_CASE, repeats=2), runs, requirements(SHARE))
+    assert judgement.verdict == "inconclusive"
+
+
+BESIDE = """
+  - select: {check: hpl}
+    metric: share
+    basis: relative
+    relative_to: {metric: ref%s}
+    at_least: 0.5
+    unit: percent
+"""
+
+
+@pytest.mark.parametrize("same_run", ["", ", same_run: true"])
+@pytest.mark.parametrize("doubtful", [("share",), ("ref",), ("share", "ref")])
+def test_a_doubt_beside_another_figure_decides_nothing(same_run, doubtful):
+    """That one varies, or is in doubt as well."""
+    figures = [
+        replace(metric(30.0, name), unit="percent", better="higher",
+                doubt="DGEMM differs" if name in doubtful else "",
+                doubt_factor=1.1 if name in doubtful else None)
+        for name in ("share", "ref")
+    ]  # fmt: skip
+    bound = requirements(BESIDE % same_run)
+    found = judge(trial(HPL_CASE), [run(HPL_CASE, *figures)], bound)
+    (judgement,) = [one for one in found if one.metric == "share"]
+    assert (judgement.verdict, judgement.in_doubt) == ("inconclusive", True)
+    assert "DGEMM differs" in judgement.explanation
+
+
 def test_a_figure_in_doubt_never_fails():
     assert of_share([1.1], value=2.0)[0] == "inconclusive"
 
@@ -767,6 +805,34 @@ def test_waits_of_other_steps_count_as_well():
     activity = [
         Activity(step=name, node="n1", seconds=1, others_percent=60, waited_percent=percent)
         for name, percent in (("latency", 1.0), ("bw", 40.0))
+    ]
+    runs = [run(NETPIPE, figure, repeat=i).model_copy(update={"activity": activity})
+            for i in range(2)]  # fmt: skip
+    assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == ["inconclusive"]
+
+
+@pytest.mark.parametrize("own", [0.0, 7.9, 8.1, 30.0])
+def test_a_longer_wait_of_its_own_step_explains_no_less(own):
+    """The waits of two nodes in all steps are 16 %, whatever its own step waited for."""
+    figure = replace(metric(66), step="latency")
+    waits = {"latency": (0.01, own, 0.0), "bw": (10.0, 8.0, 8.0)}
+    activity = [
+        Activity(step=name, node=node, seconds=seconds, others_percent=60, waited_percent=percent)
+        for name, (seconds, *percents) in waits.items()
+        for node, percent in zip(("n1", "n2"), percents, strict=True)
+    ]
+    runs = [run(NETPIPE, figure, repeat=i).model_copy(update={"activity": activity})
+            for i in range(2)]  # fmt: skip
+    assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == ["inconclusive"]
+
+
+@pytest.mark.parametrize("own", [19.9, 20.1])
+def test_the_part_of_a_step_that_a_figure_takes_is_of_that_step(own):
+    """A figure of 0.1 s: all of its own step, a hundredth of all steps, which waited for 20 %."""
+    figure = replace(metric(66), step="latency", seconds=0.1)
+    activity = [
+        Activity(step=name, node="n1", seconds=seconds, others_percent=60, waited_percent=percent)
+        for name, seconds, percent in (("latency", 0.1, own), ("bw", 10.0, 20.0))
     ]
     runs = [run(NETPIPE, figure, repeat=i).model_copy(update={"activity": activity})
             for i in range(2)]  # fmt: skip

@@ -288,7 +288,7 @@ class _Waits:
                 sums[node] = sums[node].plus(activity)
         self.sizes = sorted({len(nodes) for nodes in self.groups})
         #: by the nodes of a figure and its step: many figures are of the same ones
-        self.longest_of: dict[tuple[frozenset[str], str], tuple[Wait, _Sum] | None] = {}
+        self.longest_of: dict[tuple[frozenset[str], str], list[tuple[Wait, _Sum]]] = {}
 
     def _groups_on(self, wanted: frozenset[str]) -> Iterable[frozenset[str]]:
         """The groups of steps that ran on all the wanted nodes; every group if none is wanted."""
@@ -305,9 +305,9 @@ class _Waits:
         """The longest wait for a processor on the nodes of a figure.
 
         It covers the run's steps that ran on all the nodes, or every step on all of its nodes if
-        the figure has no location; that of its own step counts if it is longer: steps of another
-        length hide it. None if no wait is on record, or if the link or its node was measured again
-        alone until a wait was no explanation.
+        the figure has no location; or that of its own step, which steps of another length hide.
+        The one that explains more counts. None if no wait is on record, or if the link or its
+        node was measured again alone until a wait was no explanation.
         """
         at = metric.location or ""
         slow = self.slow_alone.get(metric.metric, {})
@@ -317,26 +317,31 @@ class _Waits:
         if key not in self.longest_of:
             self.longest_of[key] = self._longest_of(*key)
         longest = self.longest_of[key]
-        if longest is None:
-            return None
-        wait, all_steps = longest
-        if metric.seconds is None:
-            return wait
-        return wait._replace(part=min(1.0, metric.seconds * all_steps.steps / all_steps.seconds))
+        if metric.seconds is None and len(longest) == 1:
+            return longest[0][0]
+        waits = []
+        for wait, all_steps in longest:
+            if metric.seconds is not None:
+                part = min(1.0, metric.seconds * all_steps.steps / all_steps.seconds)
+                wait = wait._replace(part=part)
+            waits.append(wait)
+        return max(waits, key=_weight, default=None)
 
-    def _longest_of(self, wanted: frozenset[str], step: str) -> tuple[Wait, _Sum] | None:
-        """The longest wait on some nodes or in one step, and the steps of the node that waited;
-        None: unknown."""
+    def _longest_of(self, wanted: frozenset[str], step: str) -> list[tuple[Wait, _Sum]]:
+        """The longest wait on some nodes and that in one step, each with the steps of the node that
+        waited; without those that are not known."""
         by_node: dict[str, list[_Sum]] = defaultdict(list)
         for group in self._groups_on(wanted):
             sums_of = self.groups[group]
             for node in sorted(wanted) or sums_of:
                 by_node[node].append(sums_of[node])
-        longest = _longest(by_node)
-        if step not in self.steps:
-            return longest
-        own = _longest({node: [_Sum().plus(one)] for node, one in self.steps[step].items()})
-        return max(filter(None, (longest, own)), key=lambda one: one[0].percent)
+        own = {node: [_Sum().plus(one)] for node, one in self.steps.get(step, {}).items()}
+        return [one for one in (_longest(by_node), _longest(own)) if one is not None]
+
+
+def _weight(wait: Wait) -> tuple[bool, float]:
+    """Orders waits by how much they explain (``explains`` in ``judge``)."""
+    return wait.percent > DISTURBED_PERCENT, wait.total / max(wait.part, 1e-9)
 
 
 def _longest(by_node: Mapping[str, Sequence[_Sum]]) -> tuple[Wait, _Sum] | None:

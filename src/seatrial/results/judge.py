@@ -364,6 +364,7 @@ class _Comparison:
         self.figure, self.rule, self.context = figure, rule, context
         self.samples = figure.values
         self.reference: Reference | None = None
+        self.reference_doubt = ""  # why the figure that it is compared with decides nothing
 
     @property
     def name(self) -> str:
@@ -377,8 +378,9 @@ class _Comparison:
         fault = fault or self._set_reference()
         if fault:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
-        if self.figure.doubt and not self._passes_in_doubt():
-            text = f"{self.name} decides nothing: {self.figure.doubt}"
+        doubt = self.figure.doubt or self.reference_doubt
+        if doubt and not self._passes_in_doubt():
+            text = f"{self.name} decides nothing: {doubt}"
             record = self._record("inconclusive", text, value=self._value())
             return replace(record, in_doubt=True)
         if self.rule.threshold.peers and self.reference is None:
@@ -416,9 +418,12 @@ class _Comparison:
         return self._record("pass", text, limits)
 
     def _passes_in_doubt(self) -> bool:
-        """Whether all samples are within the bounds even with the highest error of the doubt."""
-        factor = self.figure.doubt_factor
-        if math.isinf(factor) or self.rule.threshold.peers:
+        """Whether all samples are within the bounds even with the highest error of the doubt.
+
+        Beside another figure, which varies or is in doubt as well, they never are.
+        """
+        factor, threshold = self.figure.doubt_factor, self.rule.threshold
+        if math.isinf(factor) or threshold.peers or threshold.relative_to is not None:
             return False
         extremes = [x for sample in self.samples for x in (sample / factor, sample * factor)]
         return all(limit.includes(extremes) for limit in self._limits())
@@ -521,6 +526,8 @@ class _Comparison:
             return f"{comparison} is in '{other.unit}' and not in '{self.figure.unit}'"
         if min(other.values) <= 0:
             return f"{comparison} is not above zero"
+        if other.doubt:
+            self.reference_doubt = f"{comparison} is in doubt: {other.doubt}"
         if of.same_run:
             return self._pair_by_run(other, name)
         # The bound is taken of the other's best sample, or of its median (``_typical``).

@@ -1,7 +1,7 @@
 """The files of this machine that a guest has in its memory, as each step of Slurm opens them.
 
 A guest reads this machine's files over 9p. To open one takes some ten requests, each about as long
-as a start of a small program on this machine (docs/dev/virtual-lab.md, "Files in memory").
+as a start of a small program on this machine (docs/dev/virtual-lab.md, "How long it takes").
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ PLUGINS = (
     "usr/lib/*/slurm-wlm/auth_munge.so",
     "usr/lib/*/slurm-wlm/mpi_pmix*.so",
     "usr/lib/*/libmpi.so.*",
-    "usr/lib/*/openmpi/lib/openmpi3/mca_pmix_ext3x.so",
+    "usr/lib/*/libpmix.so.*",
 )
 #: folders that programs list: the guest has them as a whole. Python's library is one, too.
 FOLDERS = (
     "usr/lib/*/slurm-wlm",
-    "usr/lib/*/openmpi/lib/openmpi3",
-    "usr/lib/*/pmix2/lib/pmix2",
+    "usr/lib/*/openmpi/lib/openmpi*",
+    "usr/lib/*/pmix2/lib/pmix",
     "usr/lib/locale/C.utf8",
 )
-#: large folders in these that are read over 9p: of Python, a static library
+#: folders in these that stay on 9p, as they are large: Python's has a static library
 COLD = "config-*"
+MOST_LINKS = 40  # of a path, as for the kernel: links can lead back to themselves
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,14 @@ class HotFiles:
     def paths(self) -> list[Path]:
         """All paths, those below the folders too, in the order of their names."""
         below = (path for folder in self.folders for path in (folder, *folder.rglob("*")))
-        paths = {path for path in (*self.files, *below) if _is_public(path)}
-        return sorted(path for path in paths if not self._cold.intersection(path.parents))
+        modes = {path: _mode(path) for path in (*self.files, *below)}
+        closed = {path for path, mode in modes.items() if stat.S_ISDIR(mode) and not mode & 0o001}
+        hidden = closed | self._cold
+        return sorted(
+            path
+            for path, mode in modes.items()
+            if _is_public(mode) and not hidden.intersection(path.parents)
+        )
 
     @property
     def cold(self) -> list[Path]:
@@ -75,11 +82,12 @@ class HotFiles:
         return {path for folder in self.folders for path in folder.glob(COLD) if path.is_dir()}
 
     def facts(self) -> str:
-        """A text that changes with every change of a file."""
+        """A text that changes with every change of a file; a folder has its name alone."""
         lines = []
         for path in self.paths:
             entry = path.lstat()
-            lines.append(f"{path} {entry.st_mode} {entry.st_size} {entry.st_mtime_ns}\n")
+            facts = (entry.st_mode, entry.st_size, entry.st_mtime_ns, entry.st_ctime_ns)
+            lines.append(f"{path} {'' if path.is_dir() else facts}\n")
         return "".join(lines)
 
     def write(self, file: Path) -> None:
@@ -117,7 +125,7 @@ def _libraries(programs: Iterable[Path]) -> list[Path]:
 
 def _steps(path: Path) -> Iterator[Path]:
     """A path, and where it leads to if it is a link; none has links in its folders."""
-    while True:
+    for _ in range(MOST_LINKS):
         path = path.parent.resolve() / path.name
         yield path
         if not path.is_symlink():
@@ -125,14 +133,22 @@ def _steps(path: Path) -> Iterator[Path]:
         path = path.parent / path.readlink()
 
 
-def _is_public(path: Path) -> bool:
+def _mode(path: Path) -> int:
+    """The mode of a path; 0 if it was removed meanwhile."""
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _is_public(mode: int) -> bool:
     """Whether a path is a folder, a link, or a file that every user may read."""
-    mode = path.lstat().st_mode
     readable = stat.S_ISREG(mode) and mode & stat.S_IROTH
     return bool(readable or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
 
 def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = 0
+    entry.mode &= 0o777  # a program with the rights of its owner would have those of root
     entry.uname = entry.gname = ""
     return entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from seatrial_lab.virtual.packages import Base
 INIT = Path(__file__).parent / "guest" / "init.sh"
 APPLETS = ("sh", "mount", "mkdir", "insmod", "cp", "chmod", "uname", "hostname", "switch_root",
            "poweroff", "echo", "cat", "sleep", "tar", "rm")  # fmt: skip
+KEPT = 6  # images of 45 MB: of a few kernels and drivers, and before and after an upgrade
 #: init loads these first: access to the host, then the nodes' interfaces
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
 #: drivers of the NIC models, in the order of their loading
@@ -80,12 +82,12 @@ def archive(base: Base, hot: HotFiles) -> Archive:
 
 
 def initramfs(base: Base, folder: Path) -> Path:
-    """Return the initramfs in ``folder``; create it if missing.
+    """Return the initramfs in ``folder``; create it if missing. The oldest are removed.
 
-    Its name has the kernel's release and a hash of its inputs.
+    Its name has the kernel's release and a hash of its inputs. The caller has the folder's lock.
     """
     hot = hot_files()
-    digest = hashlib.sha256(hot.facts().encode())
+    digest = hashlib.sha256(os.fsencode(hot.facts()))
     here = Path(__file__)
     own = (here, INIT, here.with_name("cpio.py"), here.with_name("hot_files.py"))
     for text in (base.kernel_version, base.kernel_release, *(file.read_text() for file in own)):
@@ -94,9 +96,12 @@ def initramfs(base: Base, folder: Path) -> Path:
     name = f"initramfs-{base.kernel_release}"
     file = folder / f"{name}-{digest.hexdigest()[:16]}.cpio"
     if not file.is_file():
-        for old in folder.glob(f"{name}-*"):
-            old.unlink()
         draft = file.with_suffix(".new")
         draft.write_bytes(archive(base, hot).to_bytes())
         draft.rename(file)
+    file.touch()  # the time of the last use, for the removal below
+    # Another start may be about to read one: its QEMU starts without the folder's lock.
+    kept = sorted(folder.glob("initramfs-*.cpio"), key=lambda path: path.stat().st_mtime)
+    for old in kept[:-KEPT]:
+        old.unlink()
     return file

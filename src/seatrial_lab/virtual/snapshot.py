@@ -52,7 +52,10 @@ def provide(
     file = folder / f"guest-{name}.state"
     if not _is_whole(file):
         damaged = f"{file.name} is damaged: " if file.exists() else ""
-        progress(f"{damaged}booting a guest to save, once for these NICs (about a minute)")
+        progress(
+            f"{damaged}booting a guest to save (about a minute): none is saved for these NICs and "
+            "this machine's programs"
+        )
         for left in (*folder.glob("guest-*.new"), file, file.with_suffix(SUM)):
             if left.is_dir():
                 shutil.rmtree(left)
@@ -116,6 +119,8 @@ def _wait_for_drivers(line: socket.socket, guest: subprocess.Popen, run: Path) -
             data = line.recv(4096)
         except TimeoutError:
             raise LabError(f"the guest has not booted after {BOOT_TIMEOUT_S:.0f} s") from None
+        except ConnectionError:  # QEMU ended
+            data = b""
         if not data:
             words = (run / "console.log").read_text(errors="replace").splitlines()[-3:]
             raise LabError(f"the guest ended while it booted: {' | '.join(words)}")

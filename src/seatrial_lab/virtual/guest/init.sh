@@ -3,6 +3,10 @@
 # read-only file system, some of its files in memory, and a tmpfs) and become the agent. After the
 # drivers are loaded, init waits for the host, which saves the guest in this state and later starts
 # it from there (snapshot.py).
+fail() {
+    echo "init: $1"
+    poweroff -f
+}
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -11,8 +15,8 @@ while read -r module; do
     insmod "/lib/modules/$release/$module" || echo "init: $module cannot be loaded"
 done </modules.list
 # What the nodes open at each step of Slurm is in memory: see hot_files.py.
-mount -t tmpfs -o mode=755 tmpfs /hot
-tar -xzf /hot.tar.gz -C /hot
+mount -t tmpfs -o mode=755 tmpfs /hot && tar -xzf /hot.tar.gz -C /hot ||
+    fail "no memory for the programs of the nodes"
 rm /hot.tar.gz
 for name in /sys/class/virtio-ports/*/name; do
     [ "$(cat "$name")" = seatrial ] || continue
@@ -22,10 +26,6 @@ done
 echo warm >"$line"
 # The read returns at once while the host is not connected to the line.
 until read -r seatrial_source seatrial_config <"$line"; do sleep 1; done
-fail() {
-    echo "init: $1"
-    poweroff -f
-}
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=loose,ro,msize=512000 root /lower ||
     fail "the host's file system cannot be mounted"
 mount -t tmpfs -o size=60%,mode=755 tmpfs /upper
@@ -34,8 +34,12 @@ mount -t overlay -o lowerdir=/hot:/lower,upperdir=/upper/changes,workdir=/upper/
     fail "no layer above the host's file system"
 mkdir -p /new/usr/lib/modules
 cp -a "/lib/modules/$release" /new/usr/lib/modules/
-while read -r folder; do mount -o bind "/hot$folder" "/new$folder"; done </hot.folders
-while read -r folder; do mount -o bind "/lower$folder" "/new$folder"; done </cold.folders
+while read -r folder; do
+    mount -o bind "/hot$folder" "/new$folder" || fail "no $folder in memory"
+done </hot.folders
+while read -r folder; do
+    mount -o bind "/lower$folder" "/new$folder" || fail "$folder is not seen"
+done </cold.folders
 for folder in proc sys dev; do mount --move "/$folder" "/new/$folder"; done
 mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /new/dev/pts
