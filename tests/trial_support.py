@@ -204,7 +204,8 @@ def until(
     condition: Callable[[], Any], timeout: float, what: str, found: Callable[[], object] = str
 ) -> Any:
     """What ``condition`` gives once that is true. Fails after ``timeout`` s, which is what an idle
-    machine takes at most, and PATIENCE times that on a busy one."""
+    machine takes at most, and PATIENCE times that on a busy one; ``found`` then says what was there
+    instead."""
     timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:

@@ -18,7 +18,6 @@ from analysis_maker import (
     K,
     measured,
 )
-from campaigns import rounds
 from seatrial.analysis.message_times import fit, half_round_trip, models
 from seatrial.benchmarks.comms import eager_limit
 from seatrial.results.record import PathProof
@@ -110,8 +109,7 @@ def test_intervals_hold_the_truth():
     """95 % of them, within three standard deviations of the simulation."""
     rng = np.random.default_rng(1)
     held = np.zeros((2, 2))
-    tries = rounds(60, 400)
-    for _ in range(tries):
+    for _ in range(200):
         made = fit([(n, MYRINET_SEND.at(n).us * math.exp(rng.normal(0, 0.02))) for n in SIZES])
         assert len(made.lines) >= 2
         for i, (line, true) in enumerate(
@@ -119,7 +117,7 @@ def test_intervals_hold_the_truth():
         ):
             held[i, 0] += line.intercept.low <= true.intercept.value <= line.intercept.high
             held[i, 1] += line.slope.low <= true.slope.value <= line.slope.high
-    assert np.all(held / tries > 0.95 - 3 * math.sqrt(0.05 * 0.95 / tries))
+    assert np.all(held / 200 > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 200))
 
 
 def test_a_threshold_is_between_the_sizes_that_are_said_and_a_smooth_curve_has_none():

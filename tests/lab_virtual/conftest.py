@@ -14,9 +14,9 @@ from seatrial_lab.virtual.engine import VirtualLab
 
 #: a node of each class
 NODES = ("n1", "f1", "r1")
-#: profiles that take half of the time of all: a driver that is loaded anew, a bond
-AT_NIGHT = ("bonded", "function-off", "parameters")
 PROFILES = ("igb-*", "function-125")
+#: these take half of the time of all: a bond, and a driver that is loaded again with parameters
+PROFILES_AT_NIGHT = ("bonded", "function-off", "parameters")
 #: what igb-125 always has here, and igb-140 as if it were igb-125: less than what its value changes
 REQUIREMENTS = """\
 schema: 1
@@ -66,7 +66,7 @@ def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
         second.up()
         before = [state(lab), state(second)]
         # Not at import: pytest may import this file before it knows of --nightly.
-        results = run_profiles(lab, file, (*PROFILES, *rounds((), AT_NIGHT)), second)
+        results = run_profiles(lab, file, (*PROFILES, *rounds((), PROFILES_AT_NIGHT)), second)
         return Tried(results, before, [state(lab), state(second)])
     finally:
         second.down()

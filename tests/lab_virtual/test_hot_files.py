@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tarfile
 from collections.abc import Callable
@@ -28,16 +29,16 @@ def made(tmp_path: Path) -> HotFiles:
     (folder / "config-1" / "large.a").write_text("static")
     (folder / "module.py").write_text("pass\n")
     os.utime(folder / "module.py", (1e9, 1e9))
+    (folder / "version").symlink_to("config-1")
     (folder / "private").touch(mode=0o600)
     return HotFiles((tmp_path / "link", tmp_path / "program"), (folder,))
 
 
 def test_the_archive_has_what_every_user_may_read(made: HotFiles, tmp_path: Path) -> None:
     (folder,) = made.folders
-    made.write(tmp_path / "made.tar.gz")
-    with tarfile.open(tmp_path / "made.tar.gz") as archive:
+    with tarfile.open(fileobj=io.BytesIO(made.packed())) as archive:
         entries = {f"/{entry.name}": entry for entry in archive}
-    below = (folder, folder / "config-1", folder / "module.py")
+    below = (folder, folder / "config-1", folder / "module.py", folder / "version")
     assert list(entries) == sorted(map(str, (*made.files, *below)))
     assert made.cold == [folder / "config-1"]
     assert {(entry.uid, entry.gid, entry.uname) for entry in entries.values()} == {(0, 0, "")}
@@ -56,6 +57,7 @@ def test_the_archive_has_what_every_user_may_read(made: HotFiles, tmp_path: Path
         lambda folder: (folder / "new").touch(),
         lambda folder: (folder / "module.py").unlink(),
         lambda folder: (folder / "module.py").chmod(0o755),
+        lambda folder: (folder / "version").unlink() or (folder / "version").symlink_to("new"),
     ],
 )
 def test_a_change_of_a_file_changes_the_facts(
@@ -74,11 +76,12 @@ def test_what_is_closed_or_gone_is_left_out(made: HotFiles, tmp_path: Path) -> N
     (folder / "closed" / "public").touch(mode=0o644)
     (tmp_path / "program").chmod(0o4755)
     gone = HotFiles((*made.files, tmp_path / "gone"), made.folders)
-    assert not {folder / "closed" / "public", tmp_path / "gone"} & {*gone.paths}
-    gone.write(tmp_path / "made.tar.gz")
-    with tarfile.open(tmp_path / "made.tar.gz") as archive:
+    assert not {folder / "closed" / "public", tmp_path / "gone"} & {*gone.entries}
+    (folder / "module.py").unlink()
+    with tarfile.open(fileobj=io.BytesIO(gone.packed())) as archive:
         modes = {f"/{entry.name}": entry.mode for entry in archive}
     assert modes[str(tmp_path / "program")] == 0o755
+    assert str(folder / "module.py") not in modes
 
 
 @pytest.mark.parametrize("target", ["lib.so.1", "gone.so"])
@@ -88,7 +91,7 @@ def test_a_link_that_leads_nowhere_is_no_trouble(
     (tmp_path / "lib.so.1").symlink_to(target)
     pattern = str((tmp_path / "lib.so.*").relative_to("/"))
     monkeypatch.setattr("seatrial_lab.virtual.hot_files.PLUGINS", (pattern,))
-    assert tmp_path / "lib.so.1" in hot_files().paths
+    assert tmp_path / "lib.so.1" in hot_files().entries
 
 
 def test_an_image_is_made_again_when_a_file_changes(

@@ -9,6 +9,7 @@ import os
 import re
 import select
 import shutil
+import socket
 import struct
 import subprocess
 import time
@@ -426,3 +427,13 @@ def test_a_lab_that_another_program_has_ended_is_named(tmp_path: Path) -> None:
     lab = VirtualLab(virtual_spec(load_site(write_site(tmp_path)), "ended"))
     with pytest.raises(LabError, match="the lab 'ended' is not up; start it with"):
         lab.facts()
+
+
+def test_a_qemu_that_ends_while_its_guest_boots_is_named_with_its_log(tmp_path: Path) -> None:
+    line, end = socket.socketpair()
+    line.send(b"unread")  # so that the end of the other side is an error and no empty message
+    end.close()
+    (tmp_path / "qemu.log").write_text("could not load initrd\n")
+    with pytest.raises(LabError, match=r"ended while it booted: could not load initrd"):
+        snapshot._wait_for_drivers(line, tmp_path)
+    line.close()

@@ -1,4 +1,4 @@
-"""Settings of NIC profiles that only real drivers have: interrupt moderation, a driver loaded anew
+"""Settings of NIC profiles that only real drivers have: interrupt moderation, a driver loaded again
 with parameters, a bond of two cards, virtual functions; put on and taken off by Prolog and Epilog.
 """
 
@@ -14,7 +14,7 @@ from seatrial_lab.virtual.engine import VirtualLab
 from trial_support import until
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
-AT_NIGHT = pytest.mark.nightly(reason="a bond and a driver loaded anew, in the virtual lab")
+AT_NIGHT = pytest.mark.nightly(reason="a bond and a driver loaded twice, in the virtual lab")
 #: how many profiles the first guest runs, and the second
 SHARES = rounds((2, 2), (4, 3))
 

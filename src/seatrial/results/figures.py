@@ -38,6 +38,14 @@ class Wait(NamedTuple):
     total: float  # sum over all nodes, whose waits may follow each other, in per cent of the time
     part: float  # fraction of the steps' time in which the figure was measured
 
+    @property
+    def most_lost(self) -> float:
+        """The most that a figure may have lost by it, in per cent of the figure's time; 0 if it is
+        no longer than the waits for a node's daemons."""
+        if self.percent <= DISTURBED_PERCENT:
+            return 0.0
+        return self.total / self.part if self.part else math.inf
+
 
 @dataclass(slots=True)
 class Figure:
@@ -317,31 +325,33 @@ class _Waits:
         if key not in self.longest_of:
             self.longest_of[key] = self._longest_of(*key)
         longest = self.longest_of[key]
-        if metric.seconds is None and len(longest) == 1:
-            return longest[0][0]
-        waits = []
-        for wait, all_steps in longest:
-            if metric.seconds is not None:
-                part = min(1.0, metric.seconds * all_steps.steps / all_steps.seconds)
-                wait = wait._replace(part=part)
-            waits.append(wait)
-        return max(waits, key=_weight, default=None)
+        if metric.seconds is None:
+            return longest[0][0] if longest else None
+        waits = (
+            wait._replace(part=min(1.0, metric.seconds * all_steps.steps / all_steps.seconds))
+            for wait, all_steps in longest
+        )
+        return max(waits, key=_explained, default=None)
 
     def _longest_of(self, wanted: frozenset[str], step: str) -> list[tuple[Wait, _Sum]]:
         """The longest wait on some nodes and that in one step, each with the steps of the node that
-        waited; without those that are not known."""
+        waited; first the one that explains more. A wait that is not known is left out."""
         by_node: dict[str, list[_Sum]] = defaultdict(list)
         for group in self._groups_on(wanted):
             sums_of = self.groups[group]
             for node in sorted(wanted) or sums_of:
                 by_node[node].append(sums_of[node])
-        own = {node: [_Sum().plus(one)] for node, one in self.steps.get(step, {}).items()}
-        return [one for one in (_longest(by_node), _longest(own)) if one is not None]
+        found = [_longest(by_node)]
+        if step in self.steps:
+            own = self.steps[step].items()
+            found.append(_longest({node: [_Sum().plus(one)] for node, one in own}))
+        known = [one for one in found if one is not None]
+        return sorted(known, key=lambda one: _explained(one[0]), reverse=True)
 
 
-def _weight(wait: Wait) -> tuple[bool, float]:
-    """Orders waits by how much they explain (``explains`` in ``judge``)."""
-    return wait.percent > DISTURBED_PERCENT, wait.total / max(wait.part, 1e-9)
+def _explained(wait: Wait) -> tuple[float, float]:
+    """Orders waits by how much they explain."""
+    return wait.most_lost, wait.percent
 
 
 def _longest(by_node: Mapping[str, Sequence[_Sum]]) -> tuple[Wait, _Sum] | None:

@@ -780,7 +780,7 @@ def explains(wait: Wait | None, sample: float, limit: Limit) -> bool:
     smaller, larger = sorted((sample, limit.bound))
     if limit.excess(sample) <= 0 or smaller <= 0:
         return False
-    return has_waited(wait) and wait.total > 100 * wait.part * (1 - smaller / larger)
+    return wait is not None and wait.most_lost > 100 * (1 - smaller / larger)
 
 
 def has_waited(wait: Wait | None) -> TypeGuard[Wait]:

@@ -37,7 +37,6 @@ CACHE = CHECKOUT / ".seatrial" / "virtual"
 LOCK_FILE = "lock"  # held while files of CACHE are made
 SPEC_FILE = "virtual.json"
 FAULTS_FILE = "faults.json"  # planted faults; without the file there are none
-LOGS = ("console.log", "qemu.log", "broker.log")
 
 
 def _silent(_: str) -> None:
@@ -94,7 +93,7 @@ class VirtualLab:
             try:
                 self._start(progress)
             except BaseException:
-                self._clear({self.paths.lock, *(self.paths.run / name for name in LOGS)})
+                self._clear({self.paths.lock, *(self.paths.run / name for name in share.LOGS)})
                 raise
             return True
 
@@ -194,22 +193,15 @@ class VirtualLab:
         booted = self.paths.run / "booted.json"
         while not booted.exists():
             if self._broker() is None:
-                raise LabError(f"the guest ended while it booted: {self._log_tail()}")
+                raise LabError(f"the guest ended while it booted: {share.log_tail(self.paths.run)}")
             if time.monotonic() > deadline:
                 raise LabError(f"the guest has not booted after {BOOT_TIMEOUT_S:.0f} s: "
-                               f"{self._log_tail()}")  # fmt: skip
+                               f"{share.log_tail(self.paths.run)}")  # fmt: skip
             time.sleep(0.02)
         facts = json.loads(booted.read_text())
         if not facts["ok"]:
             raise LabError(f"the guest did not boot: {facts['text']}")
         progress(f"booted after {facts['seconds']} s")
-
-    def _log_tail(self) -> str:
-        words = []
-        for name in LOGS:
-            with contextlib.suppress(OSError):
-                words += (self.paths.run / name).read_text(errors="replace").splitlines()[-3:]
-        return " | ".join(words) or "its logs are empty"
 
     def wait_ready(self) -> None:
         """Wait until Slurm can use all nodes. Raises LabError after READY_TIMEOUT_S."""

@@ -1,11 +1,14 @@
 """The files of this machine that a guest has in its memory, as each step of Slurm opens them.
 
-A guest reads this machine's files over 9p. To open one takes some ten requests, each about as long
-as a start of a small program on this machine (docs/dev/virtual-lab.md, "How long it takes").
+A guest reads this machine's files over 9p. To open one takes several requests, for each of which
+QEMU opens every folder of the path (docs/dev/virtual-lab.md, "How long it takes").
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import re
 import stat
 import subprocess
@@ -60,41 +63,45 @@ class HotFiles:
     folders: tuple[Path, ...]
 
     @cached_property
-    def paths(self) -> list[Path]:
+    def entries(self) -> dict[Path, os.stat_result]:
         """All paths, those below the folders too, in the order of their names."""
         below = (path for folder in self.folders for path in (folder, *folder.rglob("*")))
-        modes = {path: _mode(path) for path in (*self.files, *below)}
-        closed = {path for path, mode in modes.items() if stat.S_ISDIR(mode) and not mode & 0o001}
-        hidden = closed | self._cold
-        return sorted(
-            path
-            for path, mode in modes.items()
-            if _is_public(mode) and not hidden.intersection(path.parents)
-        )
-
-    @property
-    def cold(self) -> list[Path]:
-        """Folders in ``folders`` whose content is not in memory."""
-        return sorted(self._cold)
+        found = {}
+        for path in (*self.files, *below):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                found[path] = path.lstat()
+        closed = {path for path, entry in found.items() if _is_closed(entry.st_mode)}
+        hidden = closed.union(self.cold)
+        return {
+            path: found[path]
+            for path in sorted(found)
+            if _is_public(found[path].st_mode) and not hidden.intersection(path.parents)
+        }
 
     @cached_property
-    def _cold(self) -> set[Path]:
-        return {path for folder in self.folders for path in folder.glob(COLD) if path.is_dir()}
+    def cold(self) -> list[Path]:
+        """Folders in ``folders`` whose content is not in memory."""
+        found = (path for folder in self.folders for path in folder.glob(COLD))
+        return sorted(path for path in found if path.is_dir())
 
     def facts(self) -> str:
         """A text that changes with every change of a file; a folder has its name alone."""
         lines = []
-        for path in self.paths:
-            entry = path.lstat()
+        for path, entry in self.entries.items():
             facts = (entry.st_mode, entry.st_size, entry.st_mtime_ns, entry.st_ctime_ns)
-            lines.append(f"{path} {'' if path.is_dir() else facts}\n")
+            lines.append(f"{path} {'' if stat.S_ISDIR(entry.st_mode) else facts}\n")
         return "".join(lines)
 
-    def write(self, file: Path) -> None:
-        """Write a compressed tar archive with the paths relative to /, owned by root."""
-        with tarfile.open(file, "w:gz", compresslevel=1, format=tarfile.GNU_FORMAT) as made:
-            for path in self.paths:
-                made.add(path, path.relative_to("/"), recursive=False, filter=_of_root)
+    def packed(self) -> bytes:
+        """A compressed tar archive with the paths relative to /, owned by root."""
+        content = io.BytesIO()
+        with tarfile.open(
+            fileobj=content, mode="w:gz", compresslevel=1, format=tarfile.GNU_FORMAT
+        ) as made:
+            for path in self.entries:
+                with contextlib.suppress(FileNotFoundError):  # removed since: the facts change, too
+                    made.add(path, path.relative_to("/"), recursive=False, filter=_of_root)
+        return content.getvalue()
 
 
 def hot_files() -> HotFiles:
@@ -133,12 +140,9 @@ def _steps(path: Path) -> Iterator[Path]:
         path = path.parent / path.readlink()
 
 
-def _mode(path: Path) -> int:
-    """The mode of a path; 0 if it was removed meanwhile."""
-    try:
-        return path.lstat().st_mode
-    except FileNotFoundError:
-        return 0
+def _is_closed(mode: int) -> bool:
+    """Whether a path is a folder that not every user may enter."""
+    return stat.S_ISDIR(mode) and not mode & stat.S_IXOTH
 
 
 def _is_public(mode: int) -> bool:

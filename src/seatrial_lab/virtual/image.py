@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial_lab.virtual.cache import outdated
 from seatrial_lab.virtual.cpio import Archive
 from seatrial_lab.virtual.hot_files import HotFiles, hot_files
 from seatrial_lab.virtual.kernels import check_driver, module_name
@@ -63,10 +63,7 @@ def archive(base: Base, hot: HotFiles) -> Archive:
         made.link(f"bin/{applet}", "busybox")
     made.file("init", INIT.read_bytes(), 0o755)
     made.file("modules.list", "".join(f"{file}\n" for file in loaded).encode())
-    with tempfile.TemporaryDirectory() as folder:
-        packed = Path(folder, "hot.tar.gz")
-        hot.write(packed)
-        made.file("hot.tar.gz", packed.read_bytes())
+    made.file("hot.tar.gz", hot.packed())
     made.file("hot.folders", "".join(f"{folder}\n" for folder in hot.folders).encode())
     made.file("cold.folders", "".join(f"{folder}\n" for folder in hot.cold).encode())
     all_files = load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES, *RDMA_MODULES))
@@ -99,9 +96,7 @@ def initramfs(base: Base, folder: Path) -> Path:
         draft = file.with_suffix(".new")
         draft.write_bytes(archive(base, hot).to_bytes())
         draft.rename(file)
-    file.touch()  # the time of the last use, for the removal below
-    # Another start may be about to read one: its QEMU starts without the folder's lock.
-    kept = sorted(folder.glob("initramfs-*.cpio"), key=lambda path: path.stat().st_mtime)
-    for old in kept[:-KEPT]:
+    # Another start may be about to read the last ones: its QEMU starts without the folder's lock.
+    for old in outdated(file, "initramfs-*.cpio", KEPT):
         old.unlink()
     return file

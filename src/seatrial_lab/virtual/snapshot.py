@@ -21,6 +21,7 @@ from seatrial.base.errors import LabError
 from seatrial.base.files import sha256
 from seatrial_lab.common import processes
 from seatrial_lab.virtual import share
+from seatrial_lab.virtual.cache import outdated
 
 BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
 SAVE_TIMEOUT_S = 600.0
@@ -68,8 +69,7 @@ def provide(
             draft.rename(file)
         finally:
             draft.unlink(missing_ok=True)
-    file.touch()  # the time of the last use, for the removal below
-    for old in sorted(folder.glob("guest-*.state"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+    for old in outdated(file, "guest-*.state", KEPT):
         old.unlink()
         old.with_suffix(SUM).unlink(missing_ok=True)
     return file
@@ -87,7 +87,7 @@ def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> Non
     guest = start_qemu(argv, env, run)
     try:
         line = connect_to_qemu(run / "line.sock", guest)
-        _wait_for_drivers(line, guest, run)
+        _wait_for_drivers(line, run)
         qmp = QmpConnection(connect_to_qemu(run / BROKER_SOCKET, guest))
         qmp.execute("migrate", uri=f"file:{file}")
         deadline = time.monotonic() + SAVE_TIMEOUT_S
@@ -111,7 +111,7 @@ def start_qemu(argv: list[str], env: Mapping[str, str], run: Path) -> subprocess
         )  # fmt: skip
 
 
-def _wait_for_drivers(line: socket.socket, guest: subprocess.Popen, run: Path) -> None:
+def _wait_for_drivers(line: socket.socket, run: Path) -> None:
     line.settimeout(BOOT_TIMEOUT_S)
     received = b""
     while DRIVERS_LOADED not in received:
@@ -122,8 +122,7 @@ def _wait_for_drivers(line: socket.socket, guest: subprocess.Popen, run: Path) -
         except ConnectionError:  # QEMU ended
             data = b""
         if not data:
-            words = (run / "console.log").read_text(errors="replace").splitlines()[-3:]
-            raise LabError(f"the guest ended while it booted: {' | '.join(words)}")
+            raise LabError(f"the guest ended while it booted: {share.log_tail(run)}")
         received += data
 
 

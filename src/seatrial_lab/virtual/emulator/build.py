@@ -23,6 +23,7 @@ from seatrial.stack.files import digest, fresh, replace
 from seatrial.stack.machine import library_folder
 from seatrial_lab.software.packages import SourceArchive
 from seatrial_lab.software.pypi import download_wheel, pins
+from seatrial_lab.virtual.cache import outdated
 from seatrial_lab.virtual.packages import Apt, Progress, apt
 
 HERE = Path(__file__).parent
@@ -81,9 +82,7 @@ def provide(folder: Path, progress: Progress) -> Path:
             _build(folder.resolve(), program, progress)
     except OSError as error:
         raise LabError(f"QEMU cannot be built: {error}") from None
-    program.parent.touch()  # the time of the last use, for the removal below
-    builds = sorted(folder.glob("emulator-*"), key=lambda path: path.stat().st_mtime)
-    for old in builds[:-KEPT]:
+    for old in outdated(program.parent, "emulator-*", KEPT):
         shutil.rmtree(old)
     return program
 
