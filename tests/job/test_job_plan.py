@@ -18,7 +18,7 @@ from seatrial.job.choose import KINDS, choose_profile
 from seatrial.job.request import Request
 from seatrial.job.submit import submit
 from seatrial.job.template import load_template
-from seatrial.site.model import Site
+from seatrial.site.model import Site, Transport
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,19 @@ def test_a_transport_of_verbs_has_the_rdma_port_of_its_network(rdma):
     assert loaded
     assert "\nunset UCX_NET_DEVICES\n" in rest  # the module's is an interface
     assert "export UCX_NET_DEVICES" not in rest
+
+
+def test_a_variant_of_a_transport_loads_the_module_of_its_base():
+    around = surroundings()
+    own = {"base": "openmpi-tcp", "env": {"OMPI_MCA_btl_tcp_sndbuf": "16384"}}
+    around.site.transports["openmpi-tcp-small"] = Transport.model_validate(own)
+    script = rendered("mpi", around, transport="openmpi-tcp-small", values=APPLICATION)
+    assert "module load openmpi-tcp || exit\n" in script
+    assert "export OMPI_MCA_btl_tcp_sndbuf=16384\n" in script
+    around.modules.clear()
+    plain = rendered("mpi", around, transport="openmpi-tcp-small", values=APPLICATION)
+    assert "export OMPI_MCA_btl_tcp_if_include=eth" in plain
+    assert "export OMPI_MCA_btl_tcp_sndbuf=16384\n" in plain
 
 
 def test_several_rdma_ports(rdma):

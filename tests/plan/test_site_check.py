@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,8 @@ def make(tmp_path, monkeypatch):
 
     def site(requirements: str, transports=("mpich-ofi", "openmpi-ofi"), **trial) -> Path:
         load_site.cache_clear()
-        return make_site(
-            tmp_path / "site", BENCHMARKS, requirements, {name: {} for name in transports}, JUMBO,
-            **trial,
-        )  # fmt: skip
+        own = transports if isinstance(transports, dict) else {key: {} for key in transports}
+        return make_site(tmp_path / "site", BENCHMARKS, requirements, own, JUMBO, **trial)
 
     return site
 
@@ -209,6 +208,52 @@ def test_a_transport_that_the_stack_lacks(make):
     assert problem.message == "the stack has no transport 'mpich-ofx'"
     assert "'mpich-ofi'" in problem.correction
     assert problem.line
+
+
+SMALL = {"base": "openmpi-ofi", "env": {"OMPI_MCA_btl_tcp_sndbuf": "16384"}}
+
+
+def test_a_variant_of_a_transport_has_its_programs_and_variables_of_its_own(make):
+    file = make(entries(), transports={"openmpi-ofi": {}, "openmpi-ofi-small": SMALL})
+    plan = check_site(file).plan
+    whole, variant = plan.transports["openmpi-ofi"], plan.transports["openmpi-ofi-small"]
+    assert variant.programs == whole.programs
+    assert variant.under("default").env == {**whole.under("default").env, **SMALL["env"]}
+    names = {case.transport for case in plan.cases if case.check == "netpipe"}
+    assert names == {"tcp", "openmpi-ofi", "openmpi-ofi-small"}
+
+
+@pytest.mark.parametrize("stack", [True, False])
+@pytest.mark.parametrize(
+    ("name", "base", "message", "correction"),
+    [
+        ("openmpi-ofx-a", "openmpi-ofx", "no transport 'openmpi-ofx'", "'openmpi-ofi'"),
+        ("openmpi-ofi-a-b", "openmpi-ofi-a", "no transport 'openmpi-ofi-a'", "'openmpi-ofi'"),
+        ("small", "openmpi-ofi", "does not begin", "openmpi-ofi-WORD"),
+        ("openmpi-ofi", "openmpi-ofi", "does not begin", "openmpi-ofi-WORD"),
+        ("tcp-a", "tcp", "'tcp' is for runs without MPI", "transport of an MPI"),
+    ],
+)
+def test_a_base_that_cannot_be(make, monkeypatch, stack, name, base, message, correction):
+    file = make(entries(), transports={"openmpi-ofi-a": SMALL, name: {"base": base}})
+    if not stack:
+        monkeypatch.setenv("SEATRIAL_STACK", "/nonexistent")
+    (problem,) = problems(file)
+    assert problem.field == f"transports.{name}.base"
+    assert message in problem.message
+    assert correction in problem.correction
+    assert problem.line
+
+
+def test_a_variant_cannot_take_the_name_of_another_transport(make):
+    stack = bare_stack()
+    both = {**stack.transports, "openmpi-ofi-x": stack.transports["openmpi-ofi"]}
+    file = make(entries(), transports={"openmpi-ofi-x": SMALL})
+    stack.model_copy(update={"prefix": os.environ["SEATRIAL_STACK"], "transports": both}).save()
+    (problem,) = problems(file)
+    assert (problem.field, problem.message) == (
+        "transports.openmpi-ofi-x", "the stack has a transport 'openmpi-ofi-x' of its own"
+    )  # fmt: skip
 
 
 def test_without_a_stack_every_program_is_assumed(make, monkeypatch):

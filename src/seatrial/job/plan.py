@@ -83,7 +83,8 @@ def plan(request: Request, around: Surroundings) -> Plan:
         raise InputError(f"site {site.name} has no partition {partition!r} ({hint})")
     chosen = choose(request, around, kind, values, partition)
     transport, profile, constraint = chosen.transport, chosen.profile, chosen.feature
-    part = _known(transport.name)
+    base = site.base_of(transport.name)
+    part = _known(base)
     mpi = mpi_of(transport.name)
     launcher = choose_launcher(request, mpi)
     groups, offered = _nodes(site, partition, profile.name)
@@ -107,7 +108,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         )
     interface = carriers[network_name]
     ports = _rdma_ports(site, transport.name, carriers)
-    module, folder = _module(values, around, transport.name)
+    module, folder = _module(values, around, base)
     srun_options = [*part.launcher, *(own.options if own else [])]
     result = Plan(
         template=template,

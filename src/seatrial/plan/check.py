@@ -81,7 +81,7 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
         raise InputError(errors)
     stack, missing = _stack(site)
     errors += _transports(site, lines, stack)
-    complete = complete_stack(site.transports, _blas(site))
+    complete = _complete(site)
     matrix = _matrix(site, complete)
     errors += problems(requirements, matrix)
     own = getattr(site.benchmarks, "links", None)
@@ -109,7 +109,7 @@ def check_bounds(site: Site | None, rules: Requirements) -> None:
     """
     matrix = Matrix([], {}, [])
     if site:
-        matrix = _matrix(site, complete_stack(site.transports, _blas(site)))
+        matrix = _matrix(site, _complete(site))
     if wrong := bound_problems(rules, matrix):
         raise InputError(wrong)
 
@@ -164,20 +164,25 @@ def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Probl
     else:
         known = [name for name in TRANSPORTS if name not in SPACK_ONLY]
         which = "a stack of the distribution"
-    for name in site.transports:
-        if name not in known:
-            message = f"{which} has no transport {name!r}"
-            yield lines.problem(f"transports.{name}", message, suggest(name, known))
+    for name, own in site.transports.items():
+        base = site.base_of(name)
+        if base not in known:
+            field = f"transports.{name}.base" if own.base else f"transports.{name}"
+            message = f"{which} has no transport {base!r}"
+            yield lines.problem(field, message, suggest(base, known))
             continue
-        part = stack.transport(name, check=True) if stack else TRANSPORTS[name]
-        env = {**part.env, **part.check_env, **site.transports[name].env}
+        if own.base and name in known:
+            message = f"{which} has a transport {name!r} of its own"
+            yield lines.problem(f"transports.{name}", message, "rename it, or leave base out")
+        part = stack.transport(base, check=True) if stack else TRANSPORTS[base]
+        env = {**part.env, **part.check_env, **own.env}
         for problem in data_path_problems(site, name, env, part.bind):
             yield lines.problem(*problem)
 
 
-def _blas(site: Site) -> list[str]:
+def _complete(site: Site) -> Stack:
     hpl = getattr(site.benchmarks, "hpl", None)
-    return list(hpl.blas) if hpl else []
+    return complete_stack(map(site.base_of, site.transports), list(hpl.blas) if hpl else [])
 
 
 def _nodes(site: Site) -> list[str]:

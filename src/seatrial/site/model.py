@@ -229,6 +229,11 @@ class Transport(Model):
     """The site's changes of a transport of the stack."""
 
     description: str = ""
+    base: Name | None = Field(
+        default=None,
+        description="the stack's transport that it is a variant of, with other env or options; its "
+        "name is that of the base, a hyphen and a word; default: the stack's of the same name",
+    )
     network: Name | None = Field(
         default=None, description="the only network that it uses; default: all of role test"
     )
@@ -583,6 +588,11 @@ class Site(Model):
         """The transports of checks without MPI; ``verbs`` if a test network has an RDMA device."""
         rdma = any(self.networks[name].device for name in self.test_networks)
         return [name for name in PSEUDO_TRANSPORTS if name != VERBS or rdma]
+
+    def base_of(self, transport: str) -> str:
+        """The transport of the stack that a transport of the site is, or is a variant of."""
+        own = self.transports.get(transport)
+        return (own.base if own else None) or transport
 
     def data_path(self, transport: str) -> DataPath:
         """What moves the messages of a transport."""

@@ -160,6 +160,18 @@ def _transports(site: Site) -> Iterable[FieldProblem]:
             yield FieldProblem(
                 f"transports.{name}", f"{name!r} is reserved for runs without MPI", "rename it"
             )
+        if transport.base in PSEUDO_TRANSPORTS:
+            yield FieldProblem(
+                f"transports.{name}.base",
+                f"{transport.base!r} is for runs without MPI",
+                "the name of a transport of an MPI",
+            )
+        elif transport.base and not name.startswith(f"{transport.base}-"):
+            yield FieldProblem(
+                f"transports.{name}.base",
+                f"{name!r} does not begin with the name of its base and a hyphen",
+                f"name the transport {transport.base}-WORD",
+            )
         network = transport.network or next(iter(site.test_networks), "")
         device = network in site.networks and site.networks[network].device
         if transport.data_path == "verbs" and network in site.networks and not device:

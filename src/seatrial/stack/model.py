@@ -5,6 +5,7 @@ Holds data and look-ups; builds nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -149,6 +150,15 @@ class Stack(Model):
         if lab:
             env |= part.lab_env
         return part.model_copy(update={"env": env})
+
+    def with_variants(self, bases: Mapping[str, str]) -> Stack:
+        """The stack with further transports. ``bases``: name -> transport that it is a copy of.
+
+        Raises InputError for a base that the stack does not have.
+        """
+        further = {name: self._part(base).model_copy(update={"name": name})
+                   for name, base in bases.items() if name != base}  # fmt: skip
+        return self.model_copy(update={"transports": {**self.transports, **further}})
 
     def blas(self) -> dict[str, str]:
         """BLAS name -> folder of its libblas.so.3."""

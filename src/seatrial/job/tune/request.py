@@ -25,6 +25,7 @@ from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import FOLDER, SUFFIX, read_template
 from seatrial.job.tune.record import Candidate, Chosen, Tuned
 from seatrial.results.statistics import Better
+from seatrial.site.model import Site
 from seatrial.site.nic_policy import declared
 from seatrial.site.profiles import carrier_interfaces, is_tested, resolved
 from seatrial.stack.transports import TRANSPORTS
@@ -113,7 +114,7 @@ def tuned_of(wish: Wish, around: Surroundings) -> Tuned:
                 ranks = min(ranks or made.ranks_per_node, made.ranks_per_node)
                 chosen.append(Chosen(
                     candidate=one, feature=made.constraint, network=made.network,
-                    interface=made.interface, data_path=path, family=_family(transport),
+                    interface=made.interface, data_path=path, family=_family(site, transport),
                 ))  # fmt: skip
     if len(chosen) < 2:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
@@ -157,7 +158,7 @@ def _transports(wish: Wish, around: Surroundings) -> list[str]:
     family = family_of(wish.program[0], wish.cwd)
     known = [*site.transports, PLAIN_SOCKETS]
     if not wish.transports:
-        names = [name for name in known if _family(name) == family]
+        names = [name for name in known if _family(site, name) == family]
         if names:
             return names
         raise InputError(f"{wish.program[0]} is linked with {family}, and site {site.name} has no "
@@ -167,9 +168,9 @@ def _transports(wish: Wish, around: Surroundings) -> list[str]:
         if not matching([pattern], known):
             hint = suggest(pattern, known)
             raise InputError(f"--transport {pattern}: site {site.name} has none such ({hint})")
-    wrong = [name for name in names if family and _family(name) != family]
+    wrong = [name for name in names if family and _family(site, name) != family]
     if wrong:
-        right = [name for name in known if _family(name) == family]
+        right = [name for name in known if _family(site, name) == family]
         raise InputError(
             f"--transport: {wish.program[0]} is linked with {family}, and cannot run over "
             f"{', '.join(wrong)} (known here: {', '.join(right) or 'none'})"
@@ -177,8 +178,8 @@ def _transports(wish: Wish, around: Surroundings) -> list[str]:
     return names
 
 
-def _family(transport: str) -> str:
-    part = TRANSPORTS.get(transport)
+def _family(site: Site, transport: str) -> str:
+    part = TRANSPORTS.get(site.base_of(transport))
     return part.family if part else ""
 
 
