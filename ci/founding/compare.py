@@ -20,6 +20,7 @@ from figures import read_measured, write_measured
 from published import compare, load_published, measured_in
 from side_by_side import markdown, picture
 
+from seatrial.base.errors import SeatrialError
 from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import read_results
 
@@ -59,4 +60,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SeatrialError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from job_support import run_stubbed
+from job_support import run_stubbed, surroundings
 from tune_support import AROUND, NODES, FakeSlurm, Job, Killed, candidate, leave, session, wish
 
 from hostile import HOSTILE
@@ -24,6 +24,7 @@ from seatrial.job.tune.request import mpi_family, script, tuned_of, write_declar
 from seatrial.job.tune.session import opened
 from seatrial.job.tune.study import Limits, Study
 from seatrial.results.record import Counters
+from seatrial.site.model import Transport
 from seatrial.trial.allocation import QueueEntry
 
 FASTER = {"default": 3.0, "low-latency": 1.0, "cpu-saving": 2.0}
@@ -437,6 +438,17 @@ def test_transports_are_those_of_the_programs_mpi(tmp_path, monkeypatch):
     assert "verbs are polled" in tuned.left_out["low-latency over openmpi-ucx"]
     with pytest.raises(InputError, match="linked with openmpi, and cannot run over mpich-ofi"):
         tuned_of(wish(tmp_path, transports=["mpich-ofi"]), AROUND)
+
+
+def test_variants_of_a_transport_are_of_its_mpi(tmp_path, monkeypatch):
+    from seatrial.job.tune import request
+
+    monkeypatch.setattr(request, "family_of", lambda program, cwd: "openmpi")
+    around = surroundings()
+    around.site.transports["openmpi-tcp-small"] = Transport(base="openmpi-tcp")
+    tuned = tuned_of(wish(tmp_path), around)
+    names = {one.candidate.transport for one in tuned.candidates}
+    assert names == {"openmpi-tcp", "openmpi-tcp-small", "openmpi-ucx"}
 
 
 @settings(max_examples=8, deadline=None)
