@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,21 @@ def test_endless(lab):
 """
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]])
-def test_sigterm_ends_what_fixtures_started(tmp_path: Path, workers: list[str]) -> None:
+PYTEST = [sys.executable, "-P", "-m", "pytest"]
+OURS = [str(CHECKOUT / "seatrial"), "test", "--no-provision", "--"]
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize(
+    ("start", "send"), [(PYTEST, os.killpg), (OURS, os.kill)], ids=["pytest", "seatrial"]
+)
+def test_sigterm_ends_what_fixtures_started(
+    tmp_path: Path, start: list[str], send: Callable[[int, int], None], workers: str
+) -> None:
+    """Sent to the group, as a terminal or a CI system does; and to the command alone."""
     file = tmp_path / "lab"
     (tmp_path / "test_endless.py").write_text(ENDLESS.format(file=str(file)))
-    command = [sys.executable, "-P", "-m", "pytest", "-p", "conftest", "-q", *workers, "."]
+    command = [*start, "-p", "conftest", "-q", "-n", workers, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests")}
     for name in [name for name in environment if name.startswith("PYTEST_")]:
         del environment[name]
@@ -65,7 +76,7 @@ def test_sigterm_ends_what_fixtures_started(tmp_path: Path, workers: list[str]) 
     ) as suite:  # fmt: skip
         try:
             until(lambda: file.exists() and "sleeps" in file.read_text(), 120, "the test")
-            os.killpg(suite.pid, signal.SIGTERM)
+            send(suite.pid, signal.SIGTERM)
             said, _ = suite.communicate(timeout=120)
         finally:
             with contextlib.suppress(ProcessLookupError):  # it has ended, with its workers
