@@ -99,10 +99,26 @@ def test_a_variant_of_a_transport_loads_the_module_of_its_base():
     script = rendered("mpi", around, transport="openmpi-tcp-small", values=APPLICATION)
     assert "module load openmpi-tcp || exit\n" in script
     assert "export OMPI_MCA_btl_tcp_sndbuf=16384\n" in script
+    own_program = rendered("npb", around, transport="openmpi-tcp-small")
+    assert "/openmpi/is" in own_program
+    assert "export OMPI_MCA_btl_tcp_sndbuf=16384\n" in own_program
     around.modules.clear()
     plain = rendered("mpi", around, transport="openmpi-tcp-small", values=APPLICATION)
     assert "export OMPI_MCA_btl_tcp_if_include=eth" in plain
     assert "export OMPI_MCA_btl_tcp_sndbuf=16384\n" in plain
+
+
+def test_a_variant_is_not_chosen_beside_its_base():
+    around = surroundings(with_stack=False)
+    site = around.site
+    site.jobs.transports.clear()
+    site.transports = {
+        "openmpi-tcp": Transport(),
+        "openmpi-tcp-small": Transport(base="openmpi-tcp"),
+    }
+    assert planned("mpi", around, values=APPLICATION).transport == "openmpi-tcp"
+    del site.transports["openmpi-tcp"]
+    assert planned("mpi", around, values=APPLICATION).transport == "openmpi-tcp-small"
 
 
 def test_several_rdma_ports(rdma):

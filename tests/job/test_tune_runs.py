@@ -17,12 +17,13 @@ from tune_support import AROUND, NODES, FakeSlurm, Job, Killed, candidate, leave
 from hostile import HOSTILE
 from seatrial.base.errors import InputError, LabError
 from seatrial.job.tune import job as slurm
+from seatrial.job.tune.answer import Answer
 from seatrial.job.tune.job import End
 from seatrial.job.tune.outcome import crossing, figure, outcome, output
 from seatrial.job.tune.record import Book, Ran
 from seatrial.job.tune.request import mpi_family, script, tuned_of, write_declared
 from seatrial.job.tune.session import opened
-from seatrial.job.tune.study import Limits, Study
+from seatrial.job.tune.study import Limits, Stop, Study
 from seatrial.results.record import Counters
 from seatrial.site.model import Transport
 from seatrial.trial.allocation import QueueEntry
@@ -449,6 +450,12 @@ def test_variants_of_a_transport_are_of_its_mpi(tmp_path, monkeypatch):
     tuned = tuned_of(wish(tmp_path), around)
     names = {one.candidate.transport for one in tuned.candidates}
     assert names == {"openmpi-tcp", "openmpi-tcp-small", "openmpi-ucx"}
+    small = next(one for one in tuned.candidates if one.candidate.transport == "openmpi-tcp-small")
+    book = Book(tmp_path)
+    book.add(tuned)
+    said = Answer(book, Stop("time"), tmp_path)._how(small.candidate)
+    words = "transport openmpi-tcp with env and options of openmpi-tcp-small in site.yaml; a new"
+    assert words in said[0]
 
 
 @settings(max_examples=8, deadline=None)

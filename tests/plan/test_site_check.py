@@ -229,8 +229,10 @@ def test_a_variant_of_a_transport_has_its_programs_and_variables_of_its_own(make
     [
         ("openmpi-ofx-a", "openmpi-ofx", "no transport 'openmpi-ofx'", "'openmpi-ofi'"),
         ("openmpi-ofi-a-b", "openmpi-ofi-a", "no transport 'openmpi-ofi-a'", "'openmpi-ofi'"),
-        ("small", "openmpi-ofi", "does not begin", "openmpi-ofi-WORD"),
-        ("openmpi-ofi", "openmpi-ofi", "does not begin", "openmpi-ofi-WORD"),
+        ("small", "openmpi-ofi", "is not the name of its base", "openmpi-ofi-WORD"),
+        ("openmpi-ofi-", "openmpi-ofi", "is not the name of its base", "openmpi-ofi-WORD"),
+        ("openmpi-ofi-c", "openmpi-ofx", "is not the name of its base", "correct the base"),
+        ("openmpi-ofi", "openmpi-ofi", "its own base", "leave base out"),
         ("tcp-a", "tcp", "'tcp' is for runs without MPI", "transport of an MPI"),
     ],
 )
@@ -242,6 +244,19 @@ def test_a_base_that_cannot_be(make, monkeypatch, stack, name, base, message, co
     assert problem.field == f"transports.{name}.base"
     assert message in problem.message
     assert correction in problem.correction
+    assert problem.line
+
+
+def test_a_variant_without_its_base_is_told_to_have_one(make):
+    (problem,) = problems(make(entries(), transports={"openmpi-ofi-a": {}}))
+    assert problem.correction == "if it is a variant of openmpi-ofi, add base: openmpi-ofi"
+
+
+def test_a_long_name_is_refused(make):
+    """Folders of cases have several names in theirs."""
+    file = make(entries(), transports={"openmpi-ofi": {}, f"openmpi-ofi-{'a' * 300}": SMALL})
+    (problem,) = problems(file)
+    assert "at most 64 characters" in f"{problem.message} {problem.correction}"
     assert problem.line
 
 

@@ -23,8 +23,8 @@ from pydantic import (
 
 from seatrial.base.yamlfile import InvalidValue
 
-NAME = r"[a-z][a-z0-9_-]*"  # ReFrame accepts these names
-NAME_RULE = "a lower-case letter, then lower-case letters, digits, _ and -"
+NAME = r"[a-z][a-z0-9_-]{0,63}"  # ReFrame accepts these names; several are in a folder's name
+NAME_RULE = "a lower-case letter, then lower-case letters, digits, _ and -, at most 64 characters"
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"  # as in slurm.conf
 INTERFACE = r"[A-Za-z0-9._-]{1,15}"  # IFNAMSIZ is 16 with the terminating NUL
 SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -161,8 +161,12 @@ def choose_transport(request: Request, around: Surroundings, kind: str | None) -
     for name in site.jobs.transports:
         if name in names:
             return Choice(name, f"declared by the site (jobs.transports); {unmeasured}")
-    if len(names) == 1:
-        return Choice(names[0], "the only one of the site that the template can use.")
+    # A variant beside its base is for those who ask for it.
+    usual = [
+        name for name in names if site.base_of(name) not in names or name == site.base_of(name)
+    ]
+    if len(usual) == 1:
+        return Choice(usual[0], "the only one of the site that the template can use.")
     raise InputError(
         f"site {site.name} does not say which transport a job uses: {unmeasured.rstrip('.')}, and "
         f"jobs.transports of site.yaml has none of {', '.join(names)} (add one there, or give "

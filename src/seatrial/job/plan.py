@@ -220,7 +220,8 @@ def _programs(plan: Plan, request: Request, around: Surroundings) -> None:
         if not parameter.program or plan.values[name]:
             continue
         wanted = parameter.program.format_map(plan.values)
-        programs = around.stack.programs(plan.transport) if around.stack else {}
+        base = around.site.base_of(plan.transport)
+        programs = around.stack.programs(base) if around.stack else {}
         if wanted not in programs:
             why = f"; the stack of this machine has no program {wanted}"
             raise InputError(_required(request.template.name, name, parameter, why))

@@ -169,7 +169,9 @@ def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Probl
         if base not in known:
             field = f"transports.{name}.base" if own.base else f"transports.{name}"
             message = f"{which} has no transport {base!r}"
-            yield lines.problem(field, message, suggest(base, known))
+            right = [one for one in known if name.startswith(f"{one}-") and not own.base]
+            variant = f"if it is a variant of {right[0]}, add base: {right[0]}" if right else ""
+            yield lines.problem(field, message, variant or suggest(base, known))
             continue
         if own.base and name in known:
             message = f"{which} has a transport {name!r} of its own"

@@ -231,8 +231,9 @@ class Transport(Model):
     description: str = ""
     base: Name | None = Field(
         default=None,
-        description="the stack's transport that it is a variant of, with other env or options; its "
-        "name is that of the base, a hyphen and a word; default: the stack's of the same name",
+        description="the stack's transport that it is a variant of, with env, options, network and "
+        "data_path of its own; its name is that of the base, a hyphen and a word; default: the "
+        "stack's of the same name",
     )
     network: Name | None = Field(
         default=None, description="the only network that it uses; default: all of role test"

@@ -166,11 +166,13 @@ def _transports(site: Site) -> Iterable[FieldProblem]:
                 f"{transport.base!r} is for runs without MPI",
                 "the name of a transport of an MPI",
             )
-        elif transport.base and not name.startswith(f"{transport.base}-"):
+        elif transport.base == name:
+            yield FieldProblem(f"transports.{name}.base", "it is its own base", "leave base out")
+        elif transport.base and not re.match(rf"{re.escape(transport.base)}-[^-]", name):
             yield FieldProblem(
                 f"transports.{name}.base",
-                f"{name!r} does not begin with the name of its base and a hyphen",
-                f"name the transport {transport.base}-WORD",
+                f"{name!r} is not the name of its base, a hyphen and a word",
+                f"name the transport {transport.base}-WORD, or correct the base",
             )
         network = transport.network or next(iter(site.test_networks), "")
         device = network in site.networks and site.networks[network].device

@@ -227,14 +227,17 @@ class Answer:
 
     def _how(self, one: Candidate) -> list[str]:
         t = self.tuned
-        feature = t.chosen(one).feature
+        chosen = t.chosen(one)
+        feature, transport = chosen.feature, one.transport
+        if chosen.variant_of:
+            transport = f"{chosen.variant_of} with env and options of {one.transport} in site.yaml"
         words = ["seatrial", "job", "render", "mpi", "--site", t.site, "--profile", one.profile,
                  "--transport", one.transport, "--nodes", str(t.nodes), "--ranks-per-node",
                  str(t.ranks_per_node), "--set", f"program={shlex.join(t.program)}"]  # fmt: skip
         for key, value in t.settings.items():
             words += ["--set", f"{key}={value}"]
         own = f"sbatch --constraint={feature} --exclusive" if feature else "sbatch, no --constraint"
-        return [f"  your own script: {own}, transport {one.transport}; a new script:",
+        return [f"  your own script: {own}, transport {transport}; a new script:",
                 f"  {clean(shlex.join(words))} --output job.sh"]  # fmt: skip
 
     def _table(self) -> list[str]:

@@ -56,6 +56,7 @@ class Chosen(Line):
     interface: str
     data_path: DataPath
     family: str  # of its MPI: openmpi, mpich; "": none
+    variant_of: str = ""  # the transport of the stack, whose variant this one is; "": none
 
 
 class Tuned(Line):

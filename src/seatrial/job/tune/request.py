@@ -112,9 +112,11 @@ def tuned_of(wish: Wish, around: Surroundings) -> Tuned:
                     left_out[one.name] = str(error)
                     continue
                 ranks = min(ranks or made.ranks_per_node, made.ranks_per_node)
+                base = site.base_of(transport)
                 chosen.append(Chosen(
                     candidate=one, feature=made.constraint, network=made.network,
                     interface=made.interface, data_path=path, family=_family(site, transport),
+                    variant_of=base if base != transport else "",
                 ))  # fmt: skip
     if len(chosen) < 2:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
