@@ -16,6 +16,8 @@ import pytest
 from seatrial.base.paths import CHECKOUT
 from trial_support import until
 
+PYTEST = [sys.executable, "-P", "-m", "pytest"]
+OURS = [str(CHECKOUT / "seatrial"), "test", "--no-provision", "--"]
 PLAIN = "test_no_ranks_is_an_error"
 PROPERTY = "test_grid_uses_every_rank"
 CAMPAIGN = "test_killed_at_random_moments"
@@ -28,7 +30,7 @@ def test_long_selects_what_takes_longer_at_night() -> None:
         "tests/nic/test_real_interfaces.py",
         "tests/lab_virtual/test_several_processors.py",
     )
-    command = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "--long"]
+    command = [*PYTEST, "--collect-only", "-q", "--long"]
     done = subprocess.run(
         [*command, *files], cwd=CHECKOUT, capture_output=True, text=True, timeout=900
     )
@@ -50,10 +52,6 @@ def test_endless(lab):
     print("sleeps", file=open({file!r}, "a"))
     time.sleep(600)
 """
-
-
-PYTEST = [sys.executable, "-P", "-m", "pytest"]
-OURS = [str(CHECKOUT / "seatrial"), "test", "--no-provision", "--"]
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])

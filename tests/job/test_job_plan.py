@@ -94,8 +94,9 @@ def test_a_transport_of_verbs_has_the_rdma_port_of_its_network(rdma):
 
 def test_a_variant_of_a_transport_loads_the_module_of_its_base():
     around = surroundings()
-    own = {"base": "openmpi-tcp", "env": {"OMPI_MCA_btl_tcp_sndbuf": "16384"}}
-    around.site.transports["openmpi-tcp-small"] = Transport.model_validate(own)
+    around.site.transports["openmpi-tcp-small"] = Transport(
+        base="openmpi-tcp", env={"OMPI_MCA_btl_tcp_sndbuf": "16384"}
+    )
     script = rendered("mpi", around, transport="openmpi-tcp-small", values=APPLICATION)
     assert "module load openmpi-tcp || exit\n" in script
     assert "export OMPI_MCA_btl_tcp_sndbuf=16384\n" in script

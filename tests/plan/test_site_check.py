@@ -247,7 +247,7 @@ def test_a_base_that_cannot_be(make, monkeypatch, stack, name, base, message, co
     assert problem.line
 
 
-def test_a_variant_without_its_base_is_told_to_have_one(make):
+def test_the_base_that_a_variant_lacks_is_suggested(make):
     (problem,) = problems(make(entries(), transports={"openmpi-ofi-a": {}}))
     assert problem.correction == "if it is a variant of openmpi-ofi, add base: openmpi-ofi"
 

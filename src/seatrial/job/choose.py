@@ -162,9 +162,7 @@ def choose_transport(request: Request, around: Surroundings, kind: str | None) -
         if name in names:
             return Choice(name, f"declared by the site (jobs.transports); {unmeasured}")
     # A variant beside its base is for those who ask for it.
-    usual = [
-        name for name in names if site.base_of(name) not in names or name == site.base_of(name)
-    ]
+    usual = [name for name in names if site.transports[name].base not in names]
     if len(usual) == 1:
         return Choice(usual[0], "the only one of the site that the template can use.")
     raise InputError(

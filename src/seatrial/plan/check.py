@@ -168,10 +168,11 @@ def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Probl
         base = site.base_of(name)
         if base not in known:
             field = f"transports.{name}.base" if own.base else f"transports.{name}"
-            message = f"{which} has no transport {base!r}"
-            right = [one for one in known if name.startswith(f"{one}-") and not own.base]
-            variant = f"if it is a variant of {right[0]}, add base: {right[0]}" if right else ""
-            yield lines.problem(field, message, variant or suggest(base, known))
+            message, correction = f"{which} has no transport {base!r}", suggest(base, known)
+            for one in known:
+                if not own.base and name.startswith(f"{one}-"):
+                    correction = f"if it is a variant of {one}, add base: {one}"
+            yield lines.problem(field, message, correction)
             continue
         if own.base and name in known:
             message = f"{which} has a transport {name!r} of its own"

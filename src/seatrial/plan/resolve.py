@@ -164,7 +164,9 @@ def _set_suspect_factor(plan: Plan, site_file: Path) -> None:
 
 def resolve(site: Site, stack: Stack) -> Plan:
     """The plan of all cases that the site requests and the stack can run."""
-    stack = stack.with_variants({name: site.base_of(name) for name in site.transports})
+    stack = stack.with_variants(
+        {name: own.base for name, own in site.transports.items() if own.base}
+    )
     transports = {name: _transport(site, stack, name) for name in _names(site)}
     profiles = {name: _profile(site, name) for name in site.nic_profiles}
     benchmarks = site.benchmarks.enabled()

@@ -157,7 +157,7 @@ class Stack(Model):
         Raises InputError for a base that the stack does not have.
         """
         further = {name: self._part(base).model_copy(update={"name": name})
-                   for name, base in bases.items() if name != base}  # fmt: skip
+                   for name, base in bases.items()}  # fmt: skip
         return self.model_copy(update={"transports": {**self.transports, **further}})
 
     def blas(self) -> dict[str, str]:
