@@ -21,6 +21,8 @@ DRIVER = {"driver of eth1": ("igb 5.1", "igb 5.2")}
 KERNEL = {"kernel": ("6.1", "6.12")}
 LIBRARY = {"mpich": ("4.0", "4.2")}
 SETTING = {"setting coalesce.rx-usecs of eth1": ("125", "150")}
+ITERATIONS = {"benchmark iterations of osu": ("100", "10")}
+BUFFERS = {"transport BUFFERS of tcp": ("65536", "16384")}
 SEEDS = range(1, 7)
 EVERY_OTHER = set(range(CHANGE % 2, NIGHTS, 2))
 
@@ -306,6 +308,7 @@ def test_of_two_versions_of_a_night_that_is_the_cause_which_divides_best(seed):
         ),
         (LIBRARY, lambda case: case.transport == "mpich-ofi", "transport mpich-ofi"),
         (LIBRARY, lambda case: case.check == "osu", "check osu"),
+        (ITERATIONS, lambda case: case.check == "osu", "check osu"),
         (LIBRARY, lambda case: case.check in ("imb", "osu"), "cases with another mpich"),
         (KERNEL, lambda case: True, "the whole site"),
     ],
@@ -321,13 +324,16 @@ def test_the_scope_of_a_version_is_what_its_cases_have_in_common(versions, of_ca
         assert (f" of {len(ALL)} series" in effect(finding)) == (words == "the whole site")
 
 
-def test_a_setting_is_of_its_profile_and_another_version_of_its_case():
-    """Where a profile has one case only."""
-    own = Case(check="netpipe", transport="tcp", nodes=2, profile="throttled")
+def test_a_setting_is_of_its_owner_and_a_version_of_its_case():
+    """Where a profile, a transport and a check have one case only."""
+    own = Case(check="mpbench", transport="tcp-16k", nodes=2, profile="throttled")
     series = [Series("lab", own, name, "", "us", "lower") for name in ("latency_us", "n_half_us")]
     for versions, words in (
-        (SETTING, "profile throttled"), (LIBRARY, "case netpipe.tcp.throttled.2n"),
-    ):  # fmt: skip
+        (SETTING, "profile throttled"),
+        (BUFFERS, "transport tcp-16k"),
+        (ITERATIONS, "check mpbench"),
+        (LIBRARY, "case mpbench.tcp-16k.throttled.2n"),
+    ):
         for changed in (series, series[:1]):
             site = history(
                 changed.__contains__, versions, lambda case: case == own, every=ALL + series

@@ -27,6 +27,7 @@ from seatrial.history.places import Figures, exchanged_nodes, replaced
 from seatrial.history.series import Series
 from seatrial.report.comparison import condition, series_name, values
 from seatrial.results.locations import Locations
+from seatrial.results.record import TransportUse
 from seatrial.results.wording import MAX_NAMED
 
 LOWER = [Series("s", NETPIPE, f"m{i}_us", "", "us", "lower") for i in range(60)]
@@ -318,6 +319,20 @@ def test_groups_by_a_setting_and_the_case_in_which_it_differs(tuned):
     texts = [condition(one, by_name.cases) for one in by_name.differences]
     assert texts == [f"setting {name} of eth1 ({NETPIPE.id})"
                      for name in ("coalesce.rx-usecs", THROTTLE)]  # fmt: skip
+
+
+def test_groups_by_a_setting_of_a_benchmark_or_of_a_transport(tmp_path):
+    for number in range(4):
+        buffers = TransportUse(name="tcp", env={"BUFFER": "16384" if number > 1 else "65536"})
+        benchmarks = {"netpipe": {"max_bytes": 1024 if number > 2 else 65536}}
+        make_night(tmp_path, number, transports=[buffers], benchmarks=benchmarks)
+    result = compared(tmp_path, "BUFFER=65536", "BUFFER=16384")
+    assert [len(group.trials) for group in (result.a, result.b)] == [2, 2]
+    size, buffer = result.differences
+    assert (size.name, size.chosen) == ("benchmark max_bytes of netpipe", False)
+    assert (buffer.name, buffer.chosen) == ("transport BUFFER of tcp", True)
+    result = compared(tmp_path, "max_bytes=65536", "benchmark max_bytes=1024")
+    assert [len(group.trials) for group in (result.a, result.b)] == [3, 1]
 
 
 def test_the_kernel_of_the_host_is_another_condition_than_kernel(tmp_path):

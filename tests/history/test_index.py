@@ -33,10 +33,10 @@ from history_support import (
 from seatrial.base.errors import InputError
 from seatrial.history import index as module
 from seatrial.history import renamed, store
-from seatrial.history.entry import fingerprint, of_nodes_text, value_on, values_of
+from seatrial.history.entry import fingerprint, is_setting, of_nodes_text, value_on, values_of
 from seatrial.history.index import INDEX_FILE, opened
 from seatrial.results import manifest
-from seatrial.results.record import RESULTS_FILE, Activity, Case, ProfileUse
+from seatrial.results.record import RESULTS_FILE, Activity, Case, ProfileUse, TransportUse
 from trial_folder import judge, make_trial
 
 LATENCY = ("lab", f"{NETPIPE.id}: latency_us")
@@ -138,6 +138,34 @@ def test_each_setting_of_the_profile_is_a_condition(tmp_path):
     assert mtu == "1500, 9000 (n2)"
     assert second.pop("setting mtu of eth1") == "1500, 9000 (n1)"
     assert second == first
+
+
+def test_settings_of_the_transport_and_the_benchmark_of_a_case_are_conditions(tmp_path):
+    other = TransportUse(name="openmpi-tcp", env={"OMPI_MCA_btl": "tcp"})
+    small = TransportUse(
+        name="tcp", base="plain", env={"BUFFER": "16384"}, options=["--hint=compute_bound", "-O"]
+    )
+    benchmarks = {
+        "netpipe": {"max_bytes": 65536, "repetitions": 20, "plain_sockets": True},
+        "hpl": {"size": 2400},
+        "links": {"cores": [0, 1]},
+    }
+    runs = runs_of(LINKS, "stream_MB_s", (9.0,), "MB/s", "higher", "n1>n2")
+    runs += runs_of(NETPIPE, "latency_us", (30.0,))
+    make_night(tmp_path, 0, runs=runs, transports=[other, small], benchmarks=benchmarks)
+    points, _, _ = read(tmp_path)
+    of_links = next(own for (_, name), own in points.items() if name.startswith("links."))
+    assert of_links[0][3]["benchmark cores of links"] == "[0,1]"
+    conditions = points[LATENCY][0][3]
+    assert {name: value for name, value in conditions.items() if is_setting(name)} == {
+        "benchmark max_bytes of netpipe": "65536",
+        "benchmark repetitions of netpipe": "20",
+        "benchmark plain_sockets of netpipe": "true",
+        "transport BUFFER of tcp": "16384",
+        "transport base of tcp": "plain",
+        "transport data_path of tcp": "kernel",
+        "transport options of tcp": "--hint=compute_bound -O",
+    }
 
 
 def test_a_setting_that_vanishes_on_some_nodes_is_named_with_them(tmp_path):

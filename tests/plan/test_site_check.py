@@ -14,6 +14,7 @@ from seatrial.benchmarks.registry import registry
 from seatrial.plan.check import CheckedSite, check_site
 from seatrial.plan.resolve import plan_of
 from seatrial.plan.selection import Selection
+from seatrial.results.record import TransportUse
 from seatrial.site.load import load_site
 from seatrial.stack import complete
 from seatrial.stack.complete import complete_stack
@@ -218,6 +219,8 @@ def test_a_variant_of_a_transport_has_its_programs_and_variables_of_its_own(make
     plan = check_site(file).plan
     whole, variant = plan.transports["openmpi-ofi"], plan.transports["openmpi-ofi-small"]
     assert variant.programs == whole.programs
+    assert whole.declared == TransportUse(name="openmpi-ofi")
+    assert variant.declared == TransportUse(name="openmpi-ofi-small", **SMALL)
     assert variant.under("default").env == {**whole.under("default").env, **SMALL["env"]}
     names = {case.transport for case in plan.cases if case.check == "netpipe"}
     assert names == {"tcp", "openmpi-ofi", "openmpi-ofi-small"}

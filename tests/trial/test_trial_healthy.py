@@ -68,6 +68,19 @@ def test_healthy_lab_is_accepted(sound):
     assert read_results(sound.folder).verdict == sound.verdict
 
 
+def test_it_records_what_the_site_declares_of_transports_and_benchmarks(sound):
+    trial = read_results(sound.folder).trial
+    plan = read_plan(next(sound.folder.rglob("plan.json")))
+    assert {use.name for use in trial.transports} == {case.transport for case in trial.cases}
+    for use in trial.transports:
+        assert use == plan.transports[use.name].declared
+        assert plan.transports[use.name].under("default").env.items() >= use.env.items()
+    assert trial.benchmarks.keys() == {case.check for case in trial.cases}
+    assert trial.benchmarks["netpipe"] == {
+        "max_bytes": 1024, "repetitions": 10, "perturbation_bytes": 0, "plain_sockets": True,
+    }  # fmt: skip
+
+
 def test_metrics_are_those_that_the_benchmarks_declare(sound):
     plan = read_plan(next(sound.folder.rglob("plan.json")))
     for run in sound.runs:

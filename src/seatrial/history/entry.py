@@ -37,6 +37,7 @@ from seatrial.results.record import (
     ProfileUse,
     Results,
     Run,
+    TransportUse,
     Trial,
     Verdict,
     numbered,
@@ -64,6 +65,8 @@ _OF_NODE = frozenset({"kernel"})  # of the node, whichever interface
 _LONG = 200  # characters of the names of nodes in a condition
 NODES = "nodes"  # the condition that names the nodes of a case
 SETTING = "setting "  # begins the name of a condition that a NIC profile declares
+TRANSPORT = "transport "  # of one that the site declares of a transport
+BENCHMARK = "benchmark "  # of a setting of a benchmark
 CLOCK = "a clock is wrong: "  # begins the note of a trial whose times cannot be true
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)  # Seatrial is younger
 _LONGEST = timedelta(days=30)  # of a trial; each of its jobs has a limit of time
@@ -201,7 +204,7 @@ def _waits(runs: list[Run]) -> dict[Case, float]:
 
 
 def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str]]:
-    """What each case was measured with: versions, stack, NIC profile, nodes, Seatrial.
+    """What each case was measured with: versions, stack, settings, nodes, Seatrial.
 
     If the runs of a case differ in a version, the value names all; if the nodes of a run differ in
     a kernel, driver or firmware, with the nodes (``of_nodes_text``).
@@ -213,6 +216,13 @@ def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str
         stack = (trial.stack.get(key, "") for key in ("source", "id"))
         general["stack"] = " ".join(filter(None, map(str, stack)))
     profiles = {use.name: _settings(use) for use in trial.profiles}
+    transports = {use.name: _of_transport(use) for use in trial.transports}
+    benchmarks = {
+        name: {f"{BENCHMARK}{key} of {name}": value for key, value in _flat(settings)}
+        for name, settings in (
+            (renamed.CHECKS.get(name, name), own) for name, own in trial.benchmarks.items()
+        )
+    }
     values: dict[Case, dict[str, set[str]]] = {}
     of_nodes: dict[Case, dict[str, dict[str, str]]] = {}
     for run in runs:
@@ -229,6 +239,8 @@ def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str
             **general,
             **{name: ", ".join(sorted(several)) for name, several in own.items() if several},
             **profiles.get(case.profile, {}),
+            **transports.get(case.transport, {}),
+            **benchmarks.get(case.check, {}),
         }
         for case, own in values.items()
     }
@@ -265,6 +277,25 @@ def _settings(use: ProfileUse) -> dict[str, str]:
         name: of_nodes_text({node: own.get(node, "none") for node in use.settings})
         for name, own in by_node.items()
     }
+
+
+def _of_transport(use: TransportUse) -> dict[str, str]:
+    """``transport OMPI_MCA_btl of openmpi-tcp`` -> declared value, of all that is declared."""
+    others = {"base": use.base, "options": " ".join(use.options), "data_path": use.data_path}
+    declared = {key: value for key, value in others.items() if value} | use.env
+    return {f"{TRANSPORT}{key} of {use.name}": value for key, value in declared.items()}
+
+
+def is_setting(condition: str) -> bool:
+    """Whether somebody chose the condition in the site file; else it is a version or the nodes."""
+    return condition.startswith((SETTING, TRANSPORT, BENCHMARK))
+
+
+def plain_name(condition: str) -> str:
+    """``coalesce.rx-usecs of eth1`` of ``setting coalesce.rx-usecs of eth1``."""
+    for kind in (SETTING, TRANSPORT, BENCHMARK):
+        condition = condition.removeprefix(kind)
+    return condition
 
 
 def of_nodes_text(by_node: Mapping[str, str]) -> str:
@@ -311,7 +342,9 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(value, dict):
             yield from ((f"{name}.{inner}", text) for inner, text in _flat(value))
         else:
-            yield name, value if isinstance(value, str) else json.dumps(value)
+            # ", " would separate the values of different nodes (``of_nodes_text``).
+            text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+            yield name, text
 
 
 def _digest(value: Any) -> str:

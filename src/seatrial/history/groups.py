@@ -21,7 +21,7 @@ from pathlib import Path
 from seatrial.base import globs
 from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
-from seatrial.history.entry import SETTING
+from seatrial.history.entry import plain_name
 from seatrial.history.series import KnownTrial
 
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -47,8 +47,8 @@ class Condition:
 
     def is_of(self, name: str) -> bool:
         """``driver`` stands for ``driver of eth1``, and ``coalesce.rx-usecs`` for ``setting
-        coalesce.rx-usecs of eth1``."""
-        own = name, name.removeprefix(SETTING)
+        coalesce.rx-usecs of eth1``, and ``size`` for ``benchmark size of hpl``."""
+        own = name, plain_name(name)
         return self.name in own or self.name in map(_of_all_interfaces, own)
 
 
@@ -115,5 +115,5 @@ def known_conditions(all_conditions: Iterable[Mapping[str, str]], name: str) -> 
     known = {(n, v) for own in all_conditions for n, v in own.items()}
     if values := sorted({v for n, v in known if one.is_of(n)}):
         return f"known values: {' | '.join(values)}"
-    names = {_of_all_interfaces(n.removeprefix(SETTING)) for n, _ in known}
+    names = {_of_all_interfaces(plain_name(n)) for n, _ in known}
     return f"no case has {name}; {suggest(name, names)}"

@@ -19,7 +19,7 @@ from seatrial.base.names import RAIL
 from seatrial.benchmarks.benchmark import Benchmark, Job, Rail, Step
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath
-from seatrial.results.record import Case, Machine
+from seatrial.results.record import Case, Machine, TransportUse
 from seatrial.stack.model import Package
 
 PLAN_FILE = "plan.json"
@@ -80,8 +80,12 @@ class Attachment(Model):
 
 
 class PlannedTransport(Model):
-    """A transport: its srun options, its programs, and the benchmarks that run under it."""
+    """A transport: its srun options, its programs, and the benchmarks that run under it.
 
+    ``declared`` is the site's part of ``launcher`` and of the environments.
+    """
+
+    declared: TransportUse
     benchmarks: list[str]
     launcher: list[str] = []
     path_report: str = ""

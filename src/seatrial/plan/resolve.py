@@ -28,7 +28,7 @@ from seatrial.plan.model import (
 )
 from seatrial.plan.requirements import suspect_factor
 from seatrial.plan.selection import Selection, select
-from seatrial.results.record import Case, Cost, Machine, Power
+from seatrial.results.record import Case, Cost, Machine, Power, TransportUse
 from seatrial.results.requirements import load_requirements
 from seatrial.site.effects import effects_of
 from seatrial.site.load import load_site
@@ -266,6 +266,13 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
     own = site.transports.get(name)
     selected = matching(site.trial.transports, [name])
     return PlannedTransport(
+        declared=TransportUse(
+            name=name,
+            base=(own.base if own else None) or "",
+            data_path=site.data_path(name),
+            env=own.env if own else {},
+            options=own.options if own else [],
+        ),
         benchmarks=[
             one.name for one in site.benchmarks.enabled() if selected and _offered(one, stack, name)
         ],

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from seatrial.base.files import write_whole
 from seatrial.history import levels
 from seatrial.history.changes import NEW_LEVEL, Condition, Finding, SiteHistory, sites, untimed
-from seatrial.history.entry import NODES, SETTING
+from seatrial.history.entry import NODES, is_setting
 from seatrial.history.index import Index
 from seatrial.history.series import UNPROVEN, Column, KnownTrial
 from seatrial.report import REPORT_FILE, changes
@@ -417,8 +417,8 @@ class _Site:
 
 def _kind(condition: Condition) -> str:
     """The style of the mark of what changed."""
-    is_setting = condition.name == NODES or condition.name.startswith(SETTING)
-    return "setting" if is_setting else "version"
+    chosen = condition.name == NODES or is_setting(condition.name)
+    return "setting" if chosen else "version"
 
 
 def _level(begin: int, end: int, height: int) -> str:

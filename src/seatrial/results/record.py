@@ -286,6 +286,16 @@ class ProfileUse(Record):
     allocations: list[Allocation] = []  # empty: each job requested it by itself
 
 
+class TransportUse(Record):
+    """What the site declares of a transport of the trial, beside what the stack sets."""
+
+    name: str
+    base: str = ""  # the stack's transport that it is a variant of
+    data_path: str = "kernel"
+    env: dict[str, str] = {}
+    options: list[str] = []  # srun options
+
+
 class Suspect(Record):
     """A link or node that was worse than the others in its round, and what it is alone.
 
@@ -365,6 +375,9 @@ class Trial(Record):
     unmeasured: list[str] = []  # sentences on networks of role test without a case
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
+    transports: list[TransportUse] = []
+    # Benchmark -> its settings, without those that choose its cases and limit its time.
+    benchmarks: dict[str, dict[str, Any]] = {}
     _by_note: bool = PrivateAttr(default=False)  # ``virtual_time`` is not in the record
 
     @model_validator(mode="after")

@@ -17,9 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from seatrial.base.errors import LabError, SeatrialError, explained
 from seatrial.base.lock import locked
+from seatrial.benchmarks.benchmark import Settings
 from seatrial.plan.model import PART_FILE, PLAN_FILE, Plan, PlannedProfile, write
 from seatrial.results import manifest
 from seatrial.results.judge import judge
@@ -31,6 +33,7 @@ from seatrial.results.record import (
     Line,
     ProfileUse,
     Results,
+    TransportUse,
     Trial,
     write_results,
 )
@@ -111,6 +114,8 @@ def run_trial(
             unmeasured=plan.unmeasured,
             notes=[*plan.left_out, *notes, *effects(plan)],
             profiles=profile_uses(plan),
+            transports=transport_uses(plan),
+            benchmarks=benchmark_settings(plan),
         )
         results = Results(trial=trial, folder=folder)
         write_results(folder / RESULTS_FILE, [trial])
@@ -307,6 +312,22 @@ def profile_uses(plan: Plan) -> list[ProfileUse]:
         )
         for name, profile in profiles_under_test(plan).items()
     ]
+
+
+def transport_uses(plan: Plan) -> list[TransportUse]:
+    """What the site declares of each transport of the cases, in the order of the site file."""
+    used = {case.transport for case in plan.cases}
+    return [one.declared for name, one in plan.transports.items() if name in used]
+
+
+def benchmark_settings(plan: Plan) -> dict[str, dict[str, Any]]:
+    """The settings of each benchmark of the cases, without those that all benchmarks have."""
+    used = {case.check for case in plan.cases}
+    return {
+        name: {key: value for key, value in own.items() if key not in Settings.model_fields}
+        for name, own in plan.benchmarks.items()
+        if name in used
+    }
 
 
 def notes_of(machines: Sequence[Machine]) -> list[str]:

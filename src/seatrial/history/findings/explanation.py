@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from seatrial.history.beside import GAIN, likelihood
-from seatrial.history.entry import SETTING
+from seatrial.history.entry import BENCHMARK, SETTING, TRANSPORT
 from seatrial.history.findings.record import Condition, Kind, Scope
 from seatrial.history.findings.table import SiteTable
 from seatrial.history.series import Column
@@ -16,6 +16,8 @@ KINDS: tuple[Kind, ...] = ("network", "profile", "transport", "check", "case", "
 PLACES: tuple[Kind, ...] = ("node", "link")
 #: what all cases with a condition may have in common: of several that fit, the first one
 _OF_CASES: tuple[Kind, ...] = ("case", "profile", "transport", "check", "network")
+#: how the name of a setting begins -> what it is a setting of
+_OWNERS: dict[str, Kind] = {SETTING: "profile", TRANSPORT: "transport", BENCHMARK: "check"}
 _OF_NODE = 0.8  # of the series of a node that changed, if it is one of several
 _Name = TypeVar("_Name", bound=Hashable)
 
@@ -103,9 +105,8 @@ def scope_of_condition(
         return Scope("series", next(iter(having)).series.name)
     if len(having) == len(compared):
         return Scope("site")
-    kinds = [*_OF_CASES]
-    if condition.name.startswith(SETTING):
-        kinds.sort(key=lambda kind: kind != "profile")
+    owner = next((own for kind, own in _OWNERS.items() if condition.name.startswith(kind)), "")
+    kinds = sorted(_OF_CASES, key=lambda kind: kind != owner)
     for kind in kinds:
         names = {table.names[one][kind] for one in having}
         others = {table.names[one][kind] for one in compared if one not in having}
