@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -51,19 +53,25 @@ class Nightly:
         self.git(*name, "commit", "-m", text)
 
 
-@pytest.fixture
-def nightly(tmp_path, monkeypatch) -> Nightly:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(sys, "argv", [])
+def loaded(folder: Path) -> ModuleType:
+    """The script, for the checkout in a folder."""
     loader = SourceFileLoader("nightly", SCRIPT)
     spec = spec_from_loader("nightly", loader)
     assert spec
     module = module_from_spec(spec)
     loader.exec_module(module)
-    module.CHECKOUT = tmp_path / "checkout"
-    module.CHECKOUT.mkdir()
-    module.LOGS = tmp_path / "logs"
+    module.CHECKOUT = folder / "checkout"
+    module.LOGS = folder / "logs"
     module.RESULTS = module.LOGS / "results.json"
+    return module
+
+
+@pytest.fixture
+def nightly(tmp_path, monkeypatch) -> Nightly:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "argv", [])
+    (tmp_path / "checkout").mkdir()
+    module = loaded(tmp_path)
     made = Nightly(module, module.CHECKOUT)
     made.git("init")
     made.commit("one")
@@ -109,7 +117,7 @@ def test_another_commit_begins_from_the_start(nightly):
 def test_a_checkout_with_changes_can_not_be_continued(nightly, capsys):
     (nightly.checkout / "file").write_text("changed")
     assert nightly() == 0
-    assert "commit with changes" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("with changes") == 2
     with pytest.raises(SystemExit):
         nightly("--continue")
     assert "needs a checkout without changes" in capsys.readouterr().err
@@ -130,6 +138,89 @@ def test_a_part_in_which_the_checkout_changes_does_not_count(nightly):
     assert nightly.ran == []
     assert nightly.module.results()["second"].commit is None
     assert nightly.module.results()["first"].commit is not None
+
+
+def test_a_part_that_was_interrupted_has_not_passed(nightly):
+    def run(log: Path) -> Counter[str]:
+        raise KeyboardInterrupt
+
+    whole = nightly.module.PARTS["first"]
+    nightly()
+    nightly.module.PARTS["first"] = nightly.module.Part("", run)
+    with pytest.raises(KeyboardInterrupt):
+        nightly("first")
+    nightly.module.PARTS["first"] = whole
+    nightly("--continue")
+    assert nightly.ran == ["first"]
+
+
+def test_a_part_that_skipped_all_or_was_another_users_runs_again(nightly, monkeypatch):
+    nightly.gives["second"] = Counter(skipped=7)
+    assert nightly() == 0
+    nightly("--continue")
+    assert nightly.ran == ["second"]
+    monkeypatch.setattr(nightly.module.os, "getuid", lambda: 12345)
+    nightly("--continue")
+    assert nightly.ran == ["first", "second"]
+
+
+def test_without_git_all_runs_and_no_commit_is_named(nightly, capsys):
+    (nightly.checkout / ".git").rename(nightly.checkout.with_name("git"))
+    assert nightly() == 0
+    shown = capsys.readouterr().out
+    assert "the commit is not known: fatal: not a git repository" in shown
+    assert shown.count("with changes") == 2
+
+
+def test_two_at_once_are_refused(nightly):
+    def run(log: Path) -> Counter[str]:
+        with pytest.raises(SystemExit, match="another ci/nightly runs in"):
+            nightly.module.main()
+        return Counter(passed=1)
+
+    nightly.module.PARTS["first"] = nightly.module.Part("", run)
+    assert nightly() == 0
+
+
+def test_options_of_the_users_pytest_do_not_count(nightly, monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    code, said = nightly.module.command(tmp_path / "log", "env")
+    assert code == 0
+    assert "PATH=" in said
+    assert "PYTEST_ADDOPTS" not in said
+
+
+SLOW = """
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from test_nightly import loaded
+
+module = loaded(Path({folder!r}))
+
+def run(log):
+    with module.load(2):
+        module.command(log, "sh", "-c", "echo begun; exec sleep 600")
+
+module.PARTS = {{"slow": module.Part("", run)}}
+module.SEATRIAL = ["true"]
+sys.argv = ["nightly"]
+module.start()
+"""
+
+
+def test_a_sigterm_ends_what_a_part_started(nightly, tmp_path):
+    slow = SLOW.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", slow], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout
+    assert any(line == "begun\n" for line in process.stdout)
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):  # nothing is left in its group
+        os.killpg(process.pid, 0)
 
 
 def test_a_part_that_breaks_or_runs_nothing_has_failed(nightly, capsys):

@@ -12,6 +12,7 @@ import pytest
 
 from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT, CHECKS
+from seatrial.benchmarks.benchmark import Settings
 from seatrial.benchmarks.registry import benchmarks_of, registry
 
 WHOLE = """
@@ -118,3 +119,19 @@ def test_an_error_in_a_benchmark_is_no_verdict(tmp_path: Path) -> None:
 
 def test_each_benchmark_has_a_check_and_each_check_a_benchmark() -> None:
     assert list(registry()) == sorted(file.stem for file in CHECKS.glob("*.py"))
+
+
+#: lists that decide how a benchmark measures
+HOW = {("links", "cores"), ("tcp_streams", "networks"), ("mpi_pairs", "networks")}
+
+
+@pytest.mark.parametrize("name", registry())
+def test_settings_that_choose_what_is_measured_are_no_settings_of_a_measurement(name):
+    kind = registry()[name]
+    needed = {"networks": ["test"]} if kind.spans_networks else {}
+    own = kind(kind.Settings.model_validate(needed))
+    assert set(kind.chooses) <= kind.Settings.model_fields.keys() - Settings.model_fields.keys()
+    measured_with = own.measured_with
+    assert not measured_with.keys() & {"nodes", "transports", "profiles", "time_limit_s"}
+    lists = {key for key, value in measured_with.items() if isinstance(value, list)}
+    assert {(name, key) for key in lists} <= HOW

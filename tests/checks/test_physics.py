@@ -13,7 +13,6 @@ from seatrial.base.paths import CHECKOUT
 from seatrial.benchmarks.limits import Latency, Peak
 from seatrial.checks.physics import known, peak_facts
 from seatrial.plan.model import Attachment, Plan, PlannedPartition, PlannedProfile, PlannedTransport
-from seatrial.results.record import TransportUse
 
 NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node"
 
@@ -41,11 +40,7 @@ def plan(settings: dict[str, Any] | None = None, **more: Any) -> Plan:
         backend="slurm",
         own_interfaces={"test": "eth1", "second": "eth2"},
         profiles={"default": profile({}), "set": profile(settings or {})},
-        transports={
-            "mpi": PlannedTransport(
-                declared=TransportUse(name="mpi"), benchmarks=[], attachments=where, data_path=path
-            )
-        },
+        transports={"mpi": PlannedTransport(benchmarks=[], attachments=where, data_path=path)},
         benchmarks={},
         repeats=1,
         reruns=0,

@@ -21,8 +21,8 @@ DRIVER = {"driver of eth1": ("igb 5.1", "igb 5.2")}
 KERNEL = {"kernel": ("6.1", "6.12")}
 LIBRARY = {"mpich": ("4.0", "4.2")}
 SETTING = {"setting coalesce.rx-usecs of eth1": ("125", "150")}
-ITERATIONS = {"benchmark iterations of osu": ("100", "10")}
-BUFFERS = {"transport BUFFERS of tcp": ("65536", "16384")}
+ITERATIONS = {"benchmark osu.iterations": ("100", "10")}
+BUFFERS = {"variable BUFFERS of tcp": ("65536", "16384")}
 SEEDS = range(1, 7)
 EVERY_OTHER = set(range(CHANGE % 2, NIGHTS, 2))
 
@@ -93,6 +93,67 @@ def test_one_driver_change_is_one_finding_and_is_of_no_node(slow, of_case, seed)
     assert finding.scope.kind not in ("node", "link")
     assert [one.name for one in finding.conditions] == ["driver of eth1"]
     assert {one.series for one in finding.changes} == set(filter(slow, ALL))
+
+
+def test_what_older_trials_do_not_record_has_not_changed():
+    """The night of a new Seatrial, which records settings, and of a new MPI."""
+    draw = np.random.default_rng(1)
+    step = 0.2 * (np.arange(NIGHTS) >= CHANGE)
+    figures = {
+        one: 30 * np.exp(0.01 * draw.normal(size=NIGHTS) + step * over_network(one)) for one in ALL
+    }
+
+    def conditions(night, case):
+        if night < CHANGE:
+            return {"nodes": "n1, n2", "openmpi": "4.1"}
+        settings = {f"benchmark {case.check}.{name}": "1" for name in "abcdefgh"}
+        declared = {f"transport data_path of {case.transport}": "kernel"}
+        variable = {f"variable BUFFERS of {case.transport}": "1"}
+        return {"nodes": "n1, n2", "openmpi": "5.0"} | settings | declared | variable
+
+    (finding,) = at_change(made_up(figures, conditions))
+    assert [one.name for one in finding.conditions] == ["openmpi"]
+
+
+def test_a_variable_that_is_declared_in_addition_has_changed():
+    draw = np.random.default_rng(1)
+    step = 0.2 * (np.arange(NIGHTS) >= CHANGE)
+    slow = {one for one in ALL if one.case.transport == "openmpi-tcp"}
+    figures = {
+        one: 30 * np.exp(0.01 * draw.normal(size=NIGHTS) + step * (one in slow)) for one in ALL
+    }
+
+    def conditions(night, case):
+        declared = {f"transport data_path of {case.transport}": "kernel"}
+        if night >= CHANGE and case.transport == "openmpi-tcp":
+            declared["variable BUFFERS of openmpi-tcp"] = "16384"
+        return {"nodes": "n1, n2"} | declared
+
+    (finding,) = at_change(made_up(figures, conditions))
+    (one,) = finding.conditions
+    assert (one.name, one.before, one.after) == (
+        "variable BUFFERS of openmpi-tcp", "none", "16384",
+    )  # fmt: skip
+    assert finding.scope == Scope("transport", "openmpi-tcp")
+
+
+def test_a_variable_with_commas_comes_to_no_node():
+    """It changes twice, as would a version that comes to one node after the other."""
+    draw = np.random.default_rng(1)
+    nights = np.arange(NIGHTS)
+    step = 0.2 * (nights >= CHANGE) + 0.2 * (nights >= CHANGE + 6)
+    figures = {
+        one: 30 * np.exp(0.01 * draw.normal(size=NIGHTS) + step * over_network(one)) for one in ALL
+    }
+
+    def conditions(night, case):
+        value = ("tcp", "tcp, self", "self")[(night >= CHANGE) + (night >= CHANGE + 6)]
+        declared = {f"transport data_path of {case.transport}": "kernel"}
+        return {"nodes": "n1, n2", f"variable UCX_TLS of {case.transport}": value} | declared
+
+    site = made_up(figures, conditions)
+    assert len(site.findings) > 1
+    assert [one for one in site.findings if one.until] == []
 
 
 def test_in_large_noise_what_later_nights_show_joins_what_an_earlier_one_showed():

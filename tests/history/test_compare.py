@@ -325,14 +325,36 @@ def test_groups_by_a_setting_of_a_benchmark_or_of_a_transport(tmp_path):
     for number in range(4):
         buffers = TransportUse(name="tcp", env={"BUFFER": "16384" if number > 1 else "65536"})
         benchmarks = {"netpipe": {"max_bytes": 1024 if number > 2 else 65536}}
+        benchmarks["links"] = {"max_bytes": 1024}
         make_night(tmp_path, number, transports=[buffers], benchmarks=benchmarks)
     result = compared(tmp_path, "BUFFER=65536", "BUFFER=16384")
     assert [len(group.trials) for group in (result.a, result.b)] == [2, 2]
     size, buffer = result.differences
-    assert (size.name, size.chosen) == ("benchmark max_bytes of netpipe", False)
-    assert (buffer.name, buffer.chosen) == ("transport BUFFER of tcp", True)
-    result = compared(tmp_path, "max_bytes=65536", "benchmark max_bytes=1024")
+    assert (size.name, size.chosen) == ("benchmark netpipe.max_bytes", False)
+    assert (buffer.name, buffer.chosen) == ("variable BUFFER of tcp", True)
+    result = compared(tmp_path, "netpipe.max_bytes=65536", "benchmark netpipe.max_bytes=1024")
     assert [len(group.trials) for group in (result.a, result.b)] == [3, 1]
+    with pytest.raises(InputError, match=r"no case has max_bytes"):
+        compared(tmp_path, "max_bytes=65536", "max_bytes=1024")
+
+
+def test_what_an_older_trial_does_not_record_is_no_difference(tmp_path):
+    """And what a newer one declares in addition is one, but a setting that Seatrial added none."""
+    for number in range(6):
+        env = {"BUFFER": "16384"} if number > 3 else {}
+        netpipe = {"repetitions": 20} | ({"added": 1} if number > 3 else {})
+        recorded = number > 1
+        make_night(
+            tmp_path, number, benchmarks={"netpipe": netpipe} if recorded else {},
+            transports=[TransportUse(name="tcp", env=env)] if recorded else [],
+        )  # fmt: skip
+    assert compared(tmp_path, "lab-00[01]", "lab-00[23]").differences == []
+    (buffer,) = compared(tmp_path, "lab-00[23]", "lab-00[45]").differences
+    assert (buffer.name, buffer.a, buffer.b) == (
+        "variable BUFFER of tcp", {"none": 2}, {"16384": 2},
+    )  # fmt: skip
+    every = compared(tmp_path, "lab-00[0-3]", "lab-00[45]").differences
+    assert [(one.name, one.a) for one in every] == [("variable BUFFER of tcp", {"none": 2})]
 
 
 def test_the_kernel_of_the_host_is_another_condition_than_kernel(tmp_path):

@@ -16,7 +16,7 @@ from seatrial.base.errors import InputError
 from seatrial.history.export import export
 from seatrial.history.index import opened
 from seatrial.results import statistics
-from seatrial.results.record import ProfileUse
+from seatrial.results.record import ProfileUse, TransportUse
 
 ODD = 'a "b" \\ c\nd=1,\x1b é'
 
@@ -157,7 +157,11 @@ def test_settings_are_of_their_profile_and_a_long_value_is_cut(tmp_path):
             ProfileUse(name="jumbo", settings={"n1": {"eth1": jumbo}}),
         ]
         runs = runs_of(NETPIPE, "latency_us", (30,)) + runs_of(LINKS, "latency_us", (30,))
-        make_night(tmp_path / "trials", number, (1, 2), runs=runs, profiles=profiles)
+        make_night(
+            tmp_path / "trials", number, (1, 2), runs=runs, profiles=profiles,
+            transports=[TransportUse(name="tcp", env={"BUFFER": "16384"})],
+            benchmarks={"netpipe": {"max_bytes": 1024}},
+        )  # fmt: skip
     written(tmp_path / "trials", "openmetrics", tmp_path / "all.om")
     lines, _ = samples(tmp_path / "all.om")
     labels = [ls for metric, ls, *_ in lines if metric == "seatrial_setting_info"]
@@ -170,8 +174,12 @@ def test_settings_are_of_their_profile_and_a_long_value_is_cut(tmp_path):
         ("default", "mtu of eth1", "1500"), ("default", "mtu of eth1", "1501"),
         ("jumbo", "mtu of eth1", "9000"),
     }  # fmt: skip
-    versions = [ls for metric, ls, *_ in lines if metric == "seatrial_condition_info"]
-    assert not [one for one in versions if one["condition"].startswith(("setting", "nodes"))]
+    assert {one[1:] for one in shown if not one[0]} == {
+        ("BUFFER of tcp", "16384"), ("data_path of tcp", "kernel"), ("base of tcp", "none"),
+        ("options of tcp", "none"), ("netpipe.max_bytes", "1024"),
+    }  # fmt: skip
+    versions = {ls["condition"] for m, ls, *_ in lines if m == "seatrial_condition_info"}
+    assert versions == {"seatrial"}
 
 
 def test_the_newest_trials_have_no_times_and_no_figure_of_an_older_one(trials, tmp_path):

@@ -143,10 +143,11 @@ def test_each_setting_of_the_profile_is_a_condition(tmp_path):
 def test_settings_of_the_transport_and_the_benchmark_of_a_case_are_conditions(tmp_path):
     other = TransportUse(name="openmpi-tcp", env={"OMPI_MCA_btl": "tcp"})
     small = TransportUse(
-        name="tcp", base="plain", env={"BUFFER": "16384"}, options=["--hint=compute_bound", "-O"]
-    )
+        name="tcp", base="plain", options=["--hint=compute_bound", "-O"],
+        env={"BUFFER": "16384", "EMPTY": "", "LONG": "x" * 3000},
+    )  # fmt: skip
     benchmarks = {
-        "netpipe": {"max_bytes": 65536, "repetitions": 20, "plain_sockets": True},
+        "netpipe": {"max_bytes": 65536, "repetitions": None, "same_core": True},
         "hpl": {"size": 2400},
         "links": {"cores": [0, 1]},
     }
@@ -155,13 +156,16 @@ def test_settings_of_the_transport_and_the_benchmark_of_a_case_are_conditions(tm
     make_night(tmp_path, 0, runs=runs, transports=[other, small], benchmarks=benchmarks)
     points, _, _ = read(tmp_path)
     of_links = next(own for (_, name), own in points.items() if name.startswith("links."))
-    assert of_links[0][3]["benchmark cores of links"] == "[0,1]"
+    assert of_links[0][3]["benchmark links.cores"] == "[0,1]"
     conditions = points[LATENCY][0][3]
+    long = conditions.pop("variable LONG of tcp")
+    assert re.fullmatch(r"x{200}\.\.\. \(3000 characters; [0-9a-f]{12}\)", long)
     assert {name: value for name, value in conditions.items() if is_setting(name)} == {
-        "benchmark max_bytes of netpipe": "65536",
-        "benchmark repetitions of netpipe": "20",
-        "benchmark plain_sockets of netpipe": "true",
-        "transport BUFFER of tcp": "16384",
+        "benchmark netpipe.max_bytes": "65536",
+        "benchmark netpipe.repetitions": "none",
+        "benchmark netpipe.same_core": "true",
+        "variable BUFFER of tcp": "16384",
+        "variable EMPTY of tcp": '""',
         "transport base of tcp": "plain",
         "transport data_path of tcp": "kernel",
         "transport options of tcp": "--hint=compute_bound -O",

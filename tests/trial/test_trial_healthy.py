@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
+from seatrial.base.names import PSEUDO_TRANSPORTS
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
 from seatrial.history.index import opened
@@ -71,13 +72,14 @@ def test_healthy_lab_is_accepted(sound):
 def test_it_records_what_the_site_declares_of_transports_and_benchmarks(sound):
     trial = read_results(sound.folder).trial
     plan = read_plan(next(sound.folder.rglob("plan.json")))
-    assert {use.name for use in trial.transports} == {case.transport for case in trial.cases}
+    used = {case.transport for case in trial.cases} - {*PSEUDO_TRANSPORTS}
+    assert {use.name for use in trial.transports} == used
     for use in trial.transports:
         assert use == plan.transports[use.name].declared
         assert plan.transports[use.name].under("default").env.items() >= use.env.items()
     assert trial.benchmarks.keys() == {case.check for case in trial.cases}
     assert trial.benchmarks["netpipe"] == {
-        "max_bytes": 1024, "repetitions": 10, "perturbation_bytes": 0, "plain_sockets": True,
+        "max_bytes": 1024, "repetitions": 10, "perturbation_bytes": 0,
     }  # fmt: skip
 
 

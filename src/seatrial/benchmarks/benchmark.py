@@ -202,6 +202,8 @@ class Benchmark(Generic[S]):
     proves_path: ClassVar[bool] = True
     #: it uses its ``networks`` at once and is not repeated for each
     spans_networks: ClassVar[bool] = False
+    #: the settings that choose what it measures, and not how; beside those of all benchmarks
+    chooses: ClassVar[Collection[str]] = ()
     #: physical limits of the metrics
     limits: ClassVar[tuple[Limit, ...]] = ()
     #: of an application: the metric of its performance, by which NIC profiles are compared
@@ -217,6 +219,15 @@ class Benchmark(Generic[S]):
     def variants(self) -> list[str]:
         """The variants that the settings ask for, such as ``is.S``; [""] if there are none."""
         return [""]
+
+    @property
+    def measured_with(self) -> dict[str, Any]:
+        """The settings that decide how it measures: the figures change with them."""
+        choosing = {*Settings.model_fields, *self.chooses}
+        if self.spans_networks:
+            choosing.remove("networks")  # how many it uses at once
+        every = self.settings.model_dump(mode="json")
+        return {name: value for name, value in every.items() if name not in choosing}
 
     def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
         """Whether a stack with these programs and BLAS libraries can run a variant."""

@@ -85,6 +85,7 @@ class HPCC(Benchmark[HPCCSettings]):
     name = "hpcc"
     performance = "time_s"
     Settings = HPCCSettings
+    chooses = ("tests", "mpi_time")
     limits = (Transfer("time_s"), Peak("mpifft_GFLOPS", cores="processes"))
 
     def variants(self) -> list[str]:

@@ -113,6 +113,7 @@ class HPL(Benchmark[HPLSettings]):
     performance = "hpl_GFLOPS"
     of_several_steps = OF_DGEMM
     Settings = HPLSettings
+    chooses = ("blas", "mpi_time")
     limits = (
         _ShareOfDgemm("hpl_percent_of_dgemm"),
         Peak("hpl_GFLOPS", cores="cores"),

@@ -96,6 +96,7 @@ class IMB(Benchmark[IMBSettings]):
 
     name = "imb"
     Settings = IMBSettings
+    chooses = ("benchmarks",)
     program = "imb"
     limits = (
         Latency("*_latency_us"),

@@ -94,6 +94,7 @@ class LinksSettings(Settings):
 class Links(Benchmark[LinksSettings]):
     name = "links"
     Settings = LinksSettings
+    chooses = ("suspect_factor",)
     pseudo_transport = PLAIN_SOCKETS
     limits = (*netpipe.NetPIPE.limits, StreamBandwidth(DIRECTED))
 

@@ -86,6 +86,7 @@ class MPBench(Benchmark[MPBenchSettings]):
     # Not of the other modes: MPI_Send may return before the message has left the node.
     limits = (Latency("latency_us"),)
     Settings = MPBenchSettings
+    chooses = ("modes",)
     program = "mpbench"
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:

@@ -115,6 +115,7 @@ class _Row:
 class MPIPairs(Benchmark[MPIPairsSettings]):
     name = "mpi_pairs"
     Settings = MPIPairsSettings
+    chooses = ("pairs", "pairs_within")
     program = "mpi_pairs"
     spans_networks = True
     limits = (

@@ -92,6 +92,7 @@ class NetPIPE(Benchmark[NetPIPESettings]):
 
     name = "netpipe"
     Settings = NetPIPESettings
+    chooses = ("plain_sockets",)
     program = "netpipe"
     limits = (Latency("latency_us"), Bandwidth("bandwidth_MB_s"))
 

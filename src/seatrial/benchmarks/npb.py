@@ -72,6 +72,7 @@ class NPB(Benchmark[NPBSettings]):
     performance = "mops"
     limits = (Transfer("time_s"),)
     Settings = NPBSettings
+    chooses = ("kernels", "problem_class", "mpi_time")
 
     def variants(self) -> list[str]:
         return [f"{kernel}.{self.settings.problem_class}" for kernel in self.settings.kernels]

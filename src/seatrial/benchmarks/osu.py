@@ -112,6 +112,7 @@ class OSU(Benchmark[OSUSettings]):
 
     name = "osu"
     Settings = OSUSettings
+    chooses = ("tests",)
     limits = (
         Latency("*lat*_us"),
         Bandwidth("bw_MB_s", messages=WINDOW),

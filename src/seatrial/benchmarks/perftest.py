@@ -64,6 +64,7 @@ class Perftest(Benchmark[PerftestSettings]):
 
     name = "perftest"
     Settings = PerftestSettings
+    chooses = ("operations",)
     pseudo_transport = VERBS
     limits = (Latency("latency_us"), Bandwidth("bandwidth_MB_s"))
 

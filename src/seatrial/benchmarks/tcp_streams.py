@@ -53,6 +53,7 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
 
     name = "tcp_streams"
     Settings = TCPStreamsSettings
+    chooses = ("streams",)
     pseudo_transport = PLAIN_SOCKETS
     spans_networks = True
     limits = (StreamBandwidth("*_MB_s"),)

@@ -65,8 +65,10 @@ _OF_NODE = frozenset({"kernel"})  # of the node, whichever interface
 _LONG = 200  # characters of the names of nodes in a condition
 NODES = "nodes"  # the condition that names the nodes of a case
 SETTING = "setting "  # begins the name of a condition that a NIC profile declares
-TRANSPORT = "transport "  # of one that the site declares of a transport
+VARIABLE = "variable "  # of an environment variable that the site declares for a transport
+TRANSPORT = "transport "  # of what else it declares of a transport
 BENCHMARK = "benchmark "  # of a setting of a benchmark
+_LONGEST_VALUE = 200  # characters of a declared value
 CLOCK = "a clock is wrong: "  # begins the note of a trial whose times cannot be true
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)  # Seatrial is younger
 _LONGEST = timedelta(days=30)  # of a trial; each of its jobs has a limit of time
@@ -218,7 +220,7 @@ def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str
     profiles = {use.name: _settings(use) for use in trial.profiles}
     transports = {use.name: _of_transport(use) for use in trial.transports}
     benchmarks = {
-        name: {f"{BENCHMARK}{key} of {name}": value for key, value in _flat(settings)}
+        name: {f"{BENCHMARK}{name}.{key}": _cut(value) for key, value in _flat(settings)}
         for name, settings in (
             (renamed.CHECKS.get(name, name), own) for name, own in trial.benchmarks.items()
         )
@@ -280,22 +282,52 @@ def _settings(use: ProfileUse) -> dict[str, str]:
 
 
 def _of_transport(use: TransportUse) -> dict[str, str]:
-    """``transport OMPI_MCA_btl of openmpi-tcp`` -> declared value, of all that is declared."""
+    """``variable OMPI_MCA_btl of openmpi-tcp`` -> value, and what else the site declares of it."""
     others = {"base": use.base, "options": " ".join(use.options), "data_path": use.data_path}
-    declared = {key: value for key, value in others.items() if value} | use.env
-    return {f"{TRANSPORT}{key} of {use.name}": value for key, value in declared.items()}
+    named = {f"{TRANSPORT}{key} of {use.name}": value for key, value in others.items()}
+    named |= {f"{VARIABLE}{key} of {use.name}": value or '""' for key, value in use.env.items()}
+    return {name: _cut(value or "none") for name, value in named.items()}
 
 
-def is_setting(condition: str) -> bool:
-    """Whether somebody chose the condition in the site file; else it is a version or the nodes."""
-    return condition.startswith((SETTING, TRANSPORT, BENCHMARK))
+def _cut(value: str) -> str:
+    if len(value) <= _LONGEST_VALUE:
+        return value
+    return f"{value[:_LONGEST_VALUE]}... ({len(value)} characters; {_digest(value)})"
 
 
-def plain_name(condition: str) -> str:
+def value_in(conditions: Mapping[str, str], name: str) -> str | None:
+    """The value of a condition in those of a case: "none" if it was not set. None: not on record.
+
+    A setting of a benchmark is on record if the version of Seatrial knew it, and a declaration of a
+    transport if ``beside`` is.
+    """
+    if name in conditions:
+        return conditions[name]
+    if name.startswith(BENCHMARK) or (is_of_case(name) and beside(name) not in conditions):
+        return None
+    return "none"
+
+
+def beside(name: str) -> str:
+    """The condition that each record has that could have this one: a transport's data path."""
+    return f"{TRANSPORT}data_path of {name.rpartition(' of ')[2]}"
+
+
+def is_setting(name: str) -> bool:
+    """Whether a condition is declared; else it is a version, or the nodes."""
+    return name.startswith(SETTING) or is_of_case(name)
+
+
+def is_of_case(name: str) -> bool:
+    """Whether a condition is declared for a transport or a benchmark: the nodes do not differ."""
+    return name.startswith((VARIABLE, TRANSPORT, BENCHMARK))
+
+
+def plain_name(name: str) -> str:
     """``coalesce.rx-usecs of eth1`` of ``setting coalesce.rx-usecs of eth1``."""
-    for kind in (SETTING, TRANSPORT, BENCHMARK):
-        condition = condition.removeprefix(kind)
-    return condition
+    for kind in (SETTING, VARIABLE, TRANSPORT, BENCHMARK):
+        name = name.removeprefix(kind)
+    return name
 
 
 def of_nodes_text(by_node: Mapping[str, str]) -> str:
@@ -342,9 +374,12 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(value, dict):
             yield from ((f"{name}.{inner}", text) for inner, text in _flat(value))
         else:
-            # ", " would separate the values of different nodes (``of_nodes_text``).
-            text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-            yield name, text
+            yield name, value if isinstance(value, str) else _text(value)
+
+
+def _text(value: Any) -> str:
+    # ", " would separate the values of different nodes (``of_nodes_text``).
+    return "none" if value is None else json.dumps(value, separators=(",", ":"))
 
 
 def _digest(value: Any) -> str:

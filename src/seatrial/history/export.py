@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 from seatrial.base.errors import InputError
 from seatrial.base.files import replacing
 from seatrial.base.paths import PARQUET_LOCK
-from seatrial.history.entry import NODES, SETTING
+from seatrial.history.entry import NODES, SETTING, is_of_case, plain_name
 from seatrial.history.index import Index
 from seatrial.history.series import KnownTrial, Point, Series, SeriesKey, newest_of_sites
 from seatrial.results import statistics
@@ -282,15 +282,18 @@ def _of_trials(samples: _Samples, index: Index, trials: Sequence[KnownTrial]) ->
 
 
 def _conditions(index: Index, trials: Sequence[KnownTrial]) -> dict[int, set[tuple[str, ...]]]:
-    """Trial's number -> labels of its conditions: condition and value, or profile, setting and
-    value. The nodes differ between the cases of a trial, and say nothing of the trial."""
+    """Trial's number -> labels of its conditions: condition and value, or profile ("": it is of a
+    transport or a benchmark), setting and value. The nodes differ between the cases of a trial, and
+    say nothing of the trial."""
     profiles = {one.case.id: one.case.profile for one in index.series()}
     result: dict[int, set[tuple[str, ...]]] = {}
     for (trial, case), own in index.conditions([one.id for one in trials]).items():
         labels = result.setdefault(trial, set())
         for name, value in own.items():
-            words = (_text(name.removeprefix(SETTING)), _short(_text(value)))
-            if not name.startswith(SETTING):
+            words = (_text(plain_name(name)), _short(_text(value)))
+            if is_of_case(name):
+                labels.add(("", *words))
+            elif not name.startswith(SETTING):
                 labels.update([words] if name != NODES else [])
             elif case in profiles:
                 labels.add((_text(profiles[case]), *words))

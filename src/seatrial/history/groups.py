@@ -47,7 +47,7 @@ class Condition:
 
     def is_of(self, name: str) -> bool:
         """``driver`` stands for ``driver of eth1``, and ``coalesce.rx-usecs`` for ``setting
-        coalesce.rx-usecs of eth1``, and ``size`` for ``benchmark size of hpl``."""
+        coalesce.rx-usecs of eth1``, and ``hpl.size`` for ``benchmark hpl.size``."""
         own = name, plain_name(name)
         return self.name in own or self.name in map(_of_all_interfaces, own)
 

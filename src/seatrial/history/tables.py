@@ -22,7 +22,7 @@ from seatrial.history.series import KnownTrial, Series
 from seatrial.history.sqlite_file import transaction
 from seatrial.results.record import SCHEMA, Case
 
-VERSION = 9  # of the tables and of what is read from a trial
+VERSION = 10  # of the tables and of what is read from a trial
 _MOST = 2**63 - 1  # of SQLite
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TABLES = """

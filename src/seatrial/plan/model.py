@@ -82,10 +82,11 @@ class Attachment(Model):
 class PlannedTransport(Model):
     """A transport: its srun options, its programs, and the benchmarks that run under it.
 
-    ``declared`` is the site's part of ``launcher`` and of the environments.
+    ``declared`` is the site's part of ``launcher`` and of the environments; None: a pseudo
+    transport.
     """
 
-    declared: TransportUse
+    declared: TransportUse | None = None
     benchmarks: list[str]
     launcher: list[str] = []
     path_report: str = ""

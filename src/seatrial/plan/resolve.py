@@ -266,12 +266,13 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
     own = site.transports.get(name)
     selected = matching(site.trial.transports, [name])
     return PlannedTransport(
-        declared=TransportUse(
+        declared=own
+        and TransportUse(
             name=name,
-            base=(own.base if own else None) or "",
-            data_path=site.data_path(name),
-            env=own.env if own else {},
-            options=own.options if own else [],
+            base=own.base or "",
+            data_path=own.data_path,
+            env=own.env,
+            options=own.options,
         ),
         benchmarks=[
             one.name for one in site.benchmarks.enabled() if selected and _offered(one, stack, name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from seatrial.history.accept import Key, NewLevel, joined
 from seatrial.history.changes import Change, Condition, Finding, better_of, worse_of
-from seatrial.history.entry import NODES
+from seatrial.history.entry import NODES, is_of_case, is_setting
 from seatrial.report.text import quantity
 from seatrial.results.baseline import FLOOR
 from seatrial.results.figures import DISTURBED_PERCENT
@@ -36,7 +36,8 @@ def subject(finding: Finding) -> str:
         gone, new = (", ".join(one) for one in finding.swapped)
         several = len(finding.swapped[0]) > 1
         return f"{f'nodes {gone} were' if several else f'node {gone} was'} swapped for {new}"
-    other = "on other nodes" if scope.name == NODES else f"with another {scope.name}"
+    value = "value of " if is_setting(scope.name) else ""
+    other = "on other nodes" if scope.name == NODES else f"with another {value}{scope.name}"
     return {
         "": "several series", "site": "the whole site", "series": scope.name,
         "condition": f"cases {other}",
@@ -180,7 +181,9 @@ def versions(finding: Finding) -> str:
         return "no other recorded version or setting changed that night"
     if not finding.conditions:
         return "no recorded version, setting or node changed that night"
-    named = some([condition(one) for one in finding.conditions], "; ")
+    # A version is more often the cause than one of many settings.
+    conditions = sorted(finding.conditions, key=lambda one: is_of_case(one.name))
+    named = some([condition(one) for one in conditions], "; ")
     if end := finding.until:
         return f"changed on one node after the other until {end.started:{_DAY}}: {named}"
     return f"changed that night: {named}"

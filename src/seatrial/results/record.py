@@ -376,7 +376,7 @@ class Trial(Record):
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
     transports: list[TransportUse] = []
-    # Benchmark -> its settings, without those that choose its cases and limit its time.
+    # Benchmark -> the settings that decide how it measures, and not what.
     benchmarks: dict[str, dict[str, Any]] = {}
     _by_note: bool = PrivateAttr(default=False)  # ``virtual_time`` is not in the record
 

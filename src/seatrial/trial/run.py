@@ -21,7 +21,6 @@ from typing import Any
 
 from seatrial.base.errors import LabError, SeatrialError, explained
 from seatrial.base.lock import locked
-from seatrial.benchmarks.benchmark import Settings
 from seatrial.plan.model import PART_FILE, PLAN_FILE, Plan, PlannedProfile, write
 from seatrial.results import manifest
 from seatrial.results.judge import judge
@@ -317,17 +316,14 @@ def profile_uses(plan: Plan) -> list[ProfileUse]:
 def transport_uses(plan: Plan) -> list[TransportUse]:
     """What the site declares of each transport of the cases, in the order of the site file."""
     used = {case.transport for case in plan.cases}
-    return [one.declared for name, one in plan.transports.items() if name in used]
+    every = [one.declared for name, one in plan.transports.items() if name in used]
+    return [one for one in every if one]
 
 
 def benchmark_settings(plan: Plan) -> dict[str, dict[str, Any]]:
-    """The settings of each benchmark of the cases, without those that all benchmarks have."""
+    """Benchmark of the cases -> the settings that decide how it measures."""
     used = {case.check for case in plan.cases}
-    return {
-        name: {key: value for key, value in own.items() if key not in Settings.model_fields}
-        for name, own in plan.benchmarks.items()
-        if name in used
-    }
+    return {name: plan.benchmark(name).measured_with for name in plan.benchmarks if name in used}
 
 
 def notes_of(machines: Sequence[Machine]) -> list[str]:

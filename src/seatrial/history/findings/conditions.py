@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.history.entry import NODES
+from seatrial.history.entry import NODES, value_in
 from seatrial.history.findings.record import Condition
 from seatrial.history.series import KnownTrial
 from seatrial.results.record import Case
@@ -63,8 +63,11 @@ class Conditions:
             return []
         result = []
         for name in sorted({*sides[0][-1], *sides[1][0]}):
-            old, new = ([one.get(name, "none") for one in side] for side in sides)
-            if _has_changed(old, new):
+            old, new = (
+                [value for one in side if (value := value_in(one, name)) is not None]
+                for side in sides
+            )
+            if old and new and _has_changed(old, new):
                 result.append(Condition(name, old[-1], new[0]))
         return result
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from seatrial.history.beside import GAIN, likelihood
-from seatrial.history.entry import BENCHMARK, SETTING, TRANSPORT
+from seatrial.history.entry import BENCHMARK, SETTING, TRANSPORT, VARIABLE
 from seatrial.history.findings.record import Condition, Kind, Scope
 from seatrial.history.findings.table import SiteTable
 from seatrial.history.series import Column
@@ -17,7 +17,9 @@ PLACES: tuple[Kind, ...] = ("node", "link")
 #: what all cases with a condition may have in common: of several that fit, the first one
 _OF_CASES: tuple[Kind, ...] = ("case", "profile", "transport", "check", "network")
 #: how the name of a setting begins -> what it is a setting of
-_OWNERS: dict[str, Kind] = {SETTING: "profile", TRANSPORT: "transport", BENCHMARK: "check"}
+_OWNERS: dict[str, Kind] = {
+    SETTING: "profile", VARIABLE: "transport", TRANSPORT: "transport", BENCHMARK: "check",
+}  # fmt: skip
 _OF_NODE = 0.8  # of the series of a node that changed, if it is one of several
 _Name = TypeVar("_Name", bound=Hashable)
 

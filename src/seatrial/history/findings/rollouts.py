@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seatrial.history.entry import value_on, values_of
+from seatrial.history.entry import is_of_case, value_on, values_of
 from seatrial.history.findings.cause import of_condition
 from seatrial.history.findings.draft import Draft
 from seatrial.history.findings.record import Condition
@@ -100,6 +100,8 @@ def _rollout(table: SiteTable, nights: _Nights, first: Draft, later: Draft) -> l
     for night, part in parts:
         case = part.column.series.case
         for name, text in conditions.at(case, later.night).items():
+            if is_of_case(name):
+                continue
             own = nights.of(case, name, later.night)
             if first.night in own and night in own and len(own) > 1:
                 before = conditions.before(case, min(own)).get(name, "none")
