@@ -33,6 +33,7 @@ from seatrial.results.record import (
     Requirement,
     Results,
     Run,
+    TransportUse,
     Trial,
     Verdict,
     write_results,
@@ -448,6 +449,16 @@ def _results(
             cases=planned,
             notes=["SYNTHETIC: no figure in this report was measured.", *notes],
             profiles=_uses(runs),
+            transports=[
+                TransportUse(name="openmpi-tcp"),
+                TransportUse(
+                    name="openmpi-tcp-16k",
+                    base="openmpi-tcp",
+                    options=["--hint=nomultithread"],
+                    env={"OMPI_MCA_btl_tcp_sndbuf": "16384", "OMPI_MCA_btl_tcp_rcvbuf": "16384"},
+                ),
+            ],
+            benchmarks={"hpl": {"size": 2400, "block": 64, "grid_rows": None}},
         ),
         runs=runs,
         judgements=judgements,
@@ -795,6 +806,10 @@ def hostile(text: str) -> Results:
                     allocations=[Allocation(job=Job(id=text, nodes=[text]), reason=text)],
                 )
             ],
+            "transports": [
+                TransportUse(name=text, base=text, data_path=text, env={text: text}, options=[text])
+            ],
+            "benchmarks": {text: {text: text}},
         }
     )
     return results.model_copy(update={"trial": trial})

@@ -359,6 +359,20 @@ def test_case_details_hold_proof_and_state(pages):
     assert row[:3] == ["20", "0", "20"]  # before, during, after
 
 
+def test_what_the_site_declares_of_transports_and_the_settings_of_benchmarks(pages):
+    _, page = pages("accepted")
+    (table,) = page.xpath("//div[@aria-label='Transports as the site declares them']/table")
+    (row,) = table.xpath("./tbody/tr")  # of openmpi-tcp it declares nothing
+    cells = [words(one) for one in row]
+    assert cells[0] == "openmpi-tcp-16kvariant of openmpi-tcp"
+    assert cells[1] == "OMPI_MCA_btl_tcp_sndbuf=16384 OMPI_MCA_btl_tcp_rcvbuf=16384"
+    assert cells[2] == "--hint=nomultithread"
+    (settings,) = page.xpath("//table[caption='Settings of the benchmarks']")
+    assert [words(one) for one in settings.xpath(".//tr")] == [
+        "hpl.size2400", "hpl.block64", "hpl.grid_rowsnone",
+    ]  # fmt: skip
+
+
 def test_settings_left_on_a_node_are_pointed_out():
     results = synthetic.one_node()
     nic = {

@@ -60,7 +60,9 @@ def plain(value: Any) -> str:
         return value
     if isinstance(value, float):
         return number(value)
-    if isinstance(value, dict | list | tuple):
+    if value is None:
+        return "none"
+    if isinstance(value, bool | dict | list | tuple):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
 

@@ -295,6 +295,11 @@ class TransportUse(Record):
     env: dict[str, str] = {}
     options: list[str] = []  # srun options
 
+    @property
+    def declares(self) -> bool:
+        """Whether it differs from the stack's transport of its name."""
+        return bool(self.base or self.env or self.options)
+
 
 class Suspect(Record):
     """A link or node that was worse than the others in its round, and what it is alone.
