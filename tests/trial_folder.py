@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from seatrial.results import manifest
 from seatrial.results.later import judge_again
@@ -29,9 +30,9 @@ def make_trial(
     values=(30.0, 30.1),
     name="t1",
     site: Path | None = None,
-    notes=(),
+    **fields: Any,
 ) -> Path:
-    """``site``: the site.yaml that the trial keeps a copy of."""
+    """``site``: the site.yaml that the trial keeps a copy of. ``fields``: of its record."""
     config = folder / "config" / "lab"
     config.mkdir(parents=True)
     if site:
@@ -48,7 +49,9 @@ def make_trial(
         for repeat, value in enumerate(values)
     ]
     started = datetime(2026, 8, 2, tzinfo=UTC)
-    trial = Trial(trial=name, site="lab", started=started, seatrial="0", cases=[case], notes=notes)
+    trial = Trial(
+        trial=name, site="lab", started=started, seatrial="0", cases=[case], **fields
+    )  # fmt: skip
     results = Results(trial=trial, runs=runs, folder=folder)
     finish(results, load_requirements(config / "requirements.yaml"), folder, [])
     manifest.append(folder, manifest.sums_of(folder, manifest.files(folder)))

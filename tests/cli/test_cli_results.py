@@ -20,7 +20,7 @@ from seatrial.cli import main
 from seatrial.report import write_all
 from seatrial.results import manifest
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
-from seatrial.results.record import read_results, write_results
+from seatrial.results.record import ProfileUse, TransportUse, read_results, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import site_file
 from seatrial.trial.run import finish
@@ -430,6 +430,33 @@ def test_a_baseline_names_trials_that_are_doubtful(here, tmp_path):
         f"warning: n3: {fault}",
         f"warning: n4: {UNPROVEN}",
     ]
+
+
+@pytest.mark.parametrize("command", ["baseline", "analyse"])
+def test_trials_of_different_settings_are_named(here, tmp_path, command):
+    """An older trial, which has none on record, does not differ."""
+    file = tmp_path / "lab" / "site.yaml"
+    file.parent.mkdir()
+    file.touch()
+    nights = [make_trial(tmp_path / "n0", 40, name="n0")]
+    for number, size in enumerate((1000, 1000, 2400), 1):
+        nights.append(
+            make_trial(
+                tmp_path / f"n{number}", 40, name=f"n{number}",
+                benchmarks={"hpl": {"size": size, "block": 64}},
+                transports=[TransportUse(name="mpi", env={"A": "1"} if number > 1 else {})],
+                profiles=[ProfileUse(name="jumbo", settings={"n1": {"eth1": {"mtu": 9000}}})],
+            )
+        )  # fmt: skip
+    site = ["--site", file] if command == "baseline" else []
+    _, said, _ = here(command, *nights, *site)
+    (warning,) = [line for line in said.splitlines() if line.startswith("warning")]
+    assert warning == (
+        "warning: trials of different settings are pooled: hpl.size is 1000 in n1, n2 and 2400 in "
+        "n3; environment of mpi is none in n1 and A=1 in n2, n3"
+    )
+    _, said, _ = here(command, *nights[:1], nights[2], *site)
+    assert "different settings" not in said
 
 
 # --- commands that are killed --------------------------------------------------------------

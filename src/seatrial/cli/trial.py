@@ -50,7 +50,7 @@ from seatrial.report import HISTORY_FILE, REPORT_FILE, terminal, write_all
 from seatrial.report.summary import verdict_word
 from seatrial.report.text import line
 from seatrial.results import later, manifest, signature
-from seatrial.results.baseline import Baseline, check_origin, make_baseline
+from seatrial.results.baseline import Baseline, check_origin, different_settings, make_baseline
 from seatrial.results.later import REQUIREMENTS_FILE
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.pruned import read_pruned
@@ -633,7 +633,13 @@ def pooled(trials: Sequence[Path] | None) -> list[Results]:
             say(f"warning: {one.trial.trial}: {reason}")
         if lacking := one.trial.lacking_in_record:
             say(f"note: {one.trial.trial}: {lacking}")
+    _warn_of_settings(results)
     return results
+
+
+def _warn_of_settings(results: Sequence[Results]) -> None:
+    if differing := different_settings(results):
+        say(f"warning: trials of different settings are pooled: {some(differing, '; ')}")
 
 
 def _so_far(named: Path) -> Results | None:
@@ -715,3 +721,4 @@ def check_sources(results: list[Results], site: str) -> None:
             names.setdefault("; ".join(reasons), []).append(one.trial.trial)
     for why, own in names.items():
         say(f"warning: {some(own)}: {why}")
+    _warn_of_settings(results)
