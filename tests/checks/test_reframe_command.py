@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from reframe.core.schedulers import slurm
+from reframe.utility import osext
 
 from seatrial.base.paths import CHECKS
 from seatrial.checks import configuration
@@ -190,3 +191,55 @@ def test_configuration_without_a_site(reframe: Reframe, tmp_path: Path) -> None:
 def test_reframe_knows_the_end_of_a_job_that_lost_a_node(states, ended):
     assert configuration.job_has_ended(states) is ended
     assert slurm.slurm_state_completed is configuration.job_has_ended
+
+
+TIMED_OUT = "slurm_load_jobs error: Socket timed out on send/recv operation"
+INVALID = "slurm_load_jobs error: Invalid job id specified"
+
+
+class Squeue(slurm.SqueueJobScheduler):
+    """Without ReFrame's runtime."""
+
+    def __init__(self):
+        self._squeue, self._cancel_reasons = "squeue", []
+
+    def log(self, *_):
+        pass
+
+    _cancel_if_pending_too_long = log
+
+
+class Polled:
+    jobid, submit_time, is_cancelling, _state = "7", 0, False, "PENDING"
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+
+@pytest.mark.parametrize(
+    ("answers", "state"),
+    [
+        ([(0, "7|RUNNING|n1|None\n", "")], "RUNNING"),
+        ([(1, "", TIMED_OUT), (1, "", TIMED_OUT)], "PENDING"),
+        ([(1, "", TIMED_OUT), (0, "7|RUNNING\n", "")], "PENDING"),
+        ([(1, "", TIMED_OUT), (0, "7|COMPLETED\n", "")], "COMPLETED"),
+        ([(1, "", TIMED_OUT), (1, "", INVALID)], "COMPLETED"),
+        ([(1, "", INVALID), (1, "", INVALID)], "COMPLETED"),
+        ([(0, "", ""), (0, "7|COMPLETED\n", "")], "COMPLETED"),
+        ([(0, "", ""), (0, "", "")], "COMPLETED"),
+        ([(0, "", ""), (1, "", TIMED_OUT)], "PENDING"),
+    ],
+)
+def test_a_job_has_ended_only_if_squeue_answers(monkeypatch, answers, state):
+    scheduler = Squeue()
+    left = list(answers)
+
+    def run(command: str, **_) -> subprocess.CompletedProcess:
+        return subprocess.CompletedProcess(command, *left.pop(0))
+
+    monkeypatch.setattr(osext, "run_command", run)
+    job = Polled()
+    scheduler.poll(job, None)
+    assert job._state == state
+    assert left == []

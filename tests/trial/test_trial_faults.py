@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -10,6 +12,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.errors import LabError
 from seatrial.results.record import read_results
+from seatrial_lab.common import access, processes
 from seatrial_lab.native import faults
 from trial_support import (
     SMALL,
@@ -115,6 +118,39 @@ def test_cancelled_job_and_dead_node(place, try_site, trial_lab, monkeypatch):
     assert nodes(seen[1])[0] not in healthy.job.nodes
     assert results.verdict.verdict == "incomplete"
     assert results.verdict.counts["error"] == 2
+
+
+def test_a_controller_that_does_not_answer_for_a_while_ends_no_job(
+    place, try_site, trial_lab, monkeypatch
+):
+    """squeue fails meanwhile, as it does with a busy controller."""
+    script = {"tcp": 'sleep 30\nexec {real} "$@"\n'}
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", script)))
+    benchmarks = {"netpipe": {**SMALL["netpipe"], "time_limit_s": 300}}
+    file = make_site(
+        place / "site", benchmarks, transports={}, changes={"slurm": {"backend": "squeue"}}
+    )
+    login = access.first_process(trial_lab.spec, "login")
+    assert login
+    (controller,) = (p for p, name in processes.in_node(login).items() if name == "slurmctld")
+    failed = []
+
+    def stop():
+        ((job, _),) = until(lambda: running_jobs(trial_lab), START_S, "a running job")
+        os.kill(controller, signal.SIGSTOP)
+        try:
+            for _ in range(2):  # so that one of ReFrame's began and failed meanwhile
+                failed.append(trial_lab.run(["squeue", "-j", job], timeout=300).returncode)
+        finally:
+            os.kill(controller, signal.SIGCONT)
+
+    with meanwhile(stop):
+        results = try_site(file)
+    assert len(failed) == 2
+    assert all(failed)
+    (run,) = results.runs
+    assert (run.outcome, run.reason) == ("ran", "")
+    assert run.metrics
 
 
 def test_traffic_that_takes_another_path(place, try_site):

@@ -135,7 +135,7 @@ def test_reframe_that_does_not_end_is_killed(reframe, monkeypatch):
 
 
 class Queue(ThisMachine):
-    """Slurm's queue: ``rows`` of each query in turn, the last again and again."""
+    """Slurm's queue: ``rows`` of each query in turn, the last again and again. None: it fails."""
 
     def __init__(self, *rows):
         self.rows = list(rows)
@@ -148,6 +148,9 @@ class Queue(ThisMachine):
             return subprocess.CompletedProcess(argv, 0, "", "")
         rows = self.rows[min(self.queries, len(self.rows) - 1)]
         self.queries += 1
+        if rows is None:
+            text = "slurm_load_jobs error: Socket timed out on send/recv operation"
+            return subprocess.CompletedProcess(argv, 1, "", text)
         return subprocess.CompletedProcess(argv, 0, rows, "")
 
 
@@ -162,6 +165,13 @@ def test_remaining_jobs_are_cancelled_and_waited_for(tmp_path):
     run.end_leftovers(tmp_path / "t1", slurm)
     assert slurm.cancelled == [["7", "9"]]
     assert slurm.queries == 3
+
+
+def test_remaining_jobs_are_cancelled_once_slurm_answers(tmp_path):
+    slurm = Queue(None, f"7|RUNNING|{tmp_path}/t1/stage/a\n", None, "")
+    run.end_leftovers(tmp_path / "t1", slurm)
+    assert slurm.cancelled == [["7"]]
+    assert slurm.queries == 4
 
 
 def test_remaining_jobs_that_never_end_do_not_hold_the_trial(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from typing import Any
 from reframe.core.exceptions import ConfigError
 from reframe.core.schedulers import slurm
 from reframe.core.settings import site_configuration
+from reframe.utility import osext
 
 from seatrial.base.errors import SeatrialError
 from seatrial.base.paths import CHECKS
@@ -52,6 +53,35 @@ def job_has_ended(states: str | None) -> bool:
 
 
 slurm.slurm_state_completed = job_has_ended
+
+_poll = slurm.SqueueJobScheduler.poll
+
+
+def poll(self: slurm.SqueueJobScheduler, *jobs: Any) -> None:
+    """Update the states of jobs by squeue. A job that it does not list has ended.
+
+    squeue lists none if slurmctld does not answer in time. ReFrame then takes all jobs for ended,
+    so the states that were known stay, until squeue has answered.
+    """
+    before = [(job, job._state) for job in jobs if job is not None]
+    _poll(self, *jobs)
+    missing = [
+        (job, state) for job, state in before if job_has_ended(job._state) and state != job._state
+    ]
+    if not missing:
+        return
+    ids = ",".join(job.jobid for job, _ in missing)
+    answer = osext.run_command(f'{self._squeue} -h -t all -j {ids} -o "%F|%T"')
+    answered = answer.returncode == 0 or "Invalid job id" in answer.stderr
+    rows = [line.partition("|") for line in answer.stdout.splitlines()]
+    alive = {number for number, _, state in rows if not job_has_ended(state)}
+    for job, state in missing:
+        if not answered or job.jobid in alive:
+            self.log(f"squeue did not answer: the state of job {job.jobid} is not known")
+            job._state = state
+
+
+slurm.SqueueJobScheduler.poll = poll
 
 
 def settings(file: Path | str) -> dict[str, Any]:

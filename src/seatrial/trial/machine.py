@@ -76,6 +76,8 @@ def jobs_of(folder: Path, machine: Machine) -> dict[str, str]:
     Raises OSError, SubprocessError or SeatrialError if Slurm does not answer.
     """
     answer = machine.run(["squeue", "--me", "--noheader", "--format=%i|%T|%Z"])
+    if answer.returncode:
+        raise LabError(f"Slurm does not answer: {' '.join(answer.stderr.split())}")
     rows = [line.split("|", 2) for line in answer.stdout.splitlines()]
     return {row[0]: row[1] for row in rows if len(row) == 3 and Path(row[2]).is_relative_to(folder)}
 

@@ -6,7 +6,6 @@ cases that did not run, and leaves no job and no lab.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import math
 import os
@@ -19,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from seatrial.base.errors import LabError, SeatrialError, explained
+from seatrial.base.errors import LabError, LabGone, SeatrialError, explained
 from seatrial.base.lock import locked
 from seatrial.plan.model import PART_FILE, PLAN_FILE, Plan, PlannedProfile, write
 from seatrial.results import manifest
@@ -442,11 +441,15 @@ def end_leftovers(folder: Path, machine: Machine) -> None:
     still runs. If Slurm does not answer, they are left to their time limits.
     """
     cancelled: set[str] = set()
-    with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
-        for _ in polls(machine, RELEASE_S):
+    for _ in polls(machine, RELEASE_S):
+        try:
             jobs = jobs_of(folder, machine)
             if not jobs:
                 return
             if new := [job for job in jobs if job not in cancelled]:
                 machine.run(["scancel", *new])
                 cancelled.update(new)
+        except LabGone:
+            return
+        except (OSError, subprocess.SubprocessError, SeatrialError):
+            continue  # it may answer later
