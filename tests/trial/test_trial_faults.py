@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 from ClusterShell.NodeSet import NodeSet
@@ -120,34 +121,54 @@ def test_cancelled_job_and_dead_node(place, try_site, trial_lab, monkeypatch):
     assert results.verdict.counts["error"] == 2
 
 
-def test_a_controller_that_does_not_answer_for_a_while_ends_no_job(
-    place, try_site, trial_lab, monkeypatch
+def daemon(lab, name: str) -> int:
+    login = access.first_process(lab.spec, "login")
+    assert login
+    (pid,) = (pid for pid, own in processes.in_node(login).items() if own == name)
+    return pid
+
+
+def stop_controller(lab, job: str) -> list[int]:
+    """Let slurmctld answer nobody for a while, as if it were busy; the exit codes of squeue."""
+    controller = daemon(lab, "slurmctld")
+    os.kill(controller, signal.SIGSTOP)
+    try:  # two, so that one of ReFrame's begins and fails meanwhile
+        return [lab.run(["squeue", "-j", job], timeout=300).returncode for _ in range(2)]
+    finally:
+        os.kill(controller, signal.SIGCONT)
+
+
+def restart_database(lab, job: str) -> list[int]:
+    """Restart slurmdbd, with a pause; the exit code of sacct meanwhile."""
+    processes.kill_all([daemon(lab, "slurmdbd")])
+    time.sleep(10)
+    codes = [lab.run(["sacct", "-j", job], timeout=300).returncode]
+    lab.run(["slurmdbd"], user="root", check=True)
+    return codes
+
+
+@pytest.mark.nightly(reason="waits until Slurm's daemons answer again")
+@pytest.mark.parametrize(
+    ("backend", "disturb"), [("squeue", stop_controller), ("slurm", restart_database)]
+)
+def test_a_daemon_that_does_not_answer_for_a_while_ends_no_job(
+    place, try_site, trial_lab, monkeypatch, backend, disturb
 ):
-    """squeue fails meanwhile, as it does with a busy controller."""
     script = {"tcp": 'sleep 30\nexec {real} "$@"\n'}
     monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", script)))
     benchmarks = {"netpipe": {**SMALL["netpipe"], "time_limit_s": 300}}
-    file = make_site(
-        place / "site", benchmarks, transports={}, changes={"slurm": {"backend": "squeue"}}
-    )
-    login = access.first_process(trial_lab.spec, "login")
-    assert login
-    (controller,) = (p for p, name in processes.in_node(login).items() if name == "slurmctld")
-    failed = []
+    changes = {"slurm": {"backend": backend}}
+    file = make_site(place / "site", benchmarks, transports={}, changes=changes)
+    codes = []
 
-    def stop():
+    def deed():
         ((job, _),) = until(lambda: running_jobs(trial_lab), START_S, "a running job")
-        os.kill(controller, signal.SIGSTOP)
-        try:
-            for _ in range(2):  # so that one of ReFrame's began and failed meanwhile
-                failed.append(trial_lab.run(["squeue", "-j", job], timeout=300).returncode)
-        finally:
-            os.kill(controller, signal.SIGCONT)
+        codes.extend(disturb(trial_lab, job))
 
-    with meanwhile(stop):
+    with meanwhile(deed):
         results = try_site(file)
-    assert len(failed) == 2
-    assert all(failed)
+    assert codes
+    assert all(codes)
     (run,) = results.runs
     assert (run.outcome, run.reason) == ("ran", "")
     assert run.metrics

@@ -39,6 +39,10 @@ PERFLOG_HANDLERS = site_configuration["logging"][0]["handlers_perflog"]
 # defaults two polls may be 49 s apart; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
 
+# ReFrame gives up after 3 failures of sacct, which a restart of slurmdbd causes within two seconds.
+# Without a limit: the time limits of job and trial end the wait.
+SACCT_FAILURES = 10**9
+
 _all_ended = slurm.slurm_state_completed
 
 
@@ -161,7 +165,11 @@ def _partition(
         # Steps of one job would disturb each other.
         "max_jobs": 1 if held else plan.jobs_in_queue,
         "features": planned.benchmarks if used else [],
-        "sched_options": {"use_nodes_option": True, "job_submit_timeout": 60},
+        "sched_options": {
+            "use_nodes_option": True,
+            "job_submit_timeout": 60,
+            "max_sacct_failures": SACCT_FAILURES,
+        },
         "extras": {"plan": str(file), "profile": profile, "partition": name},
     }
 
