@@ -203,7 +203,7 @@ class Squeue(slurm.SqueueJobScheduler):
     def __init__(self):
         self._squeue, self._cancel_reasons = "squeue", []
 
-    def log(self, *_):
+    def log(self, *_, **__):
         pass
 
     _cancel_if_pending_too_long = log
@@ -222,11 +222,11 @@ class Polled:
     [
         ([(0, "7|RUNNING|n1|None\n", "")], "RUNNING"),
         ([(1, "", TIMED_OUT), (1, "", TIMED_OUT)], "PENDING"),
-        ([(1, "", TIMED_OUT), (0, "7|RUNNING\n", "")], "PENDING"),
-        ([(1, "", TIMED_OUT), (0, "7|COMPLETED\n", "")], "COMPLETED"),
+        ([(1, "", TIMED_OUT), (0, "7\n", "")], "PENDING"),
+        ([(1, "", TIMED_OUT), (0, "", "")], "COMPLETED"),
+        ([(1, "", TIMED_OUT), (1, "", f"{INVALID}\n{TIMED_OUT}")], "PENDING"),
         ([(1, "", TIMED_OUT), (1, "", INVALID)], "COMPLETED"),
         ([(1, "", INVALID), (1, "", INVALID)], "COMPLETED"),
-        ([(0, "", ""), (0, "7|COMPLETED\n", "")], "COMPLETED"),
         ([(0, "", ""), (0, "", "")], "COMPLETED"),
         ([(0, "", ""), (1, "", TIMED_OUT)], "PENDING"),
     ],

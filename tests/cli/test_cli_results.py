@@ -438,22 +438,27 @@ def test_trials_of_different_settings_are_named(here, tmp_path, command):
     file = tmp_path / "lab" / "site.yaml"
     file.parent.mkdir()
     file.touch()
-    nights = [make_trial(tmp_path / "n0", 40, name="n0")]
+    usual = ProfileUse(name="default", settings={"n1": {"eth1": {"mtu": 9000}}})
+    nights = [make_trial(tmp_path / "n0", 40, name="n0", profiles=[usual])]
     for number, size in enumerate((1000, 1000, 2400), 1):
+        more = {"txqueuelen": 10} if number > 2 else {}
+        settings = {node: {"eth1": {"mtu": 9000} | more} for node in ("n1", "n2")}
         nights.append(
             make_trial(
                 tmp_path / f"n{number}", 40, name=f"n{number}",
-                benchmarks={"hpl": {"size": size, "block": 64}},
-                transports=[TransportUse(name="mpi", env={"A": "1"} if number > 1 else {})],
-                profiles=[ProfileUse(name="jumbo", settings={"n1": {"eth1": {"mtu": 9000}}})],
+                benchmarks={"netpipe": {"max_bytes": size}, "hpl": {"size": size}},
+                transports=[TransportUse(name="tcp", env={"A": "1"} if number > 1 else {})],
+                profiles=[ProfileUse(name="default", settings=settings)],
             )
         )  # fmt: skip
     site = ["--site", file] if command == "baseline" else []
     _, said, _ = here(command, *nights, *site)
     (warning,) = [line for line in said.splitlines() if line.startswith("warning")]
     assert warning == (
-        "warning: trials of different settings are pooled: hpl.size is 1000 in n1, n2 and 2400 in "
-        "n3; environment of mpi is none in n1 and A=1 in n2, n3"
+        "warning: trials of different settings are pooled: "
+        "benchmark netpipe.max_bytes is 1000 in n1, n2 and 2400 in n3; "
+        "setting txqueuelen of eth1 is none in n0, n1, n2 and 10 in n3; "
+        "variable A of tcp is none in n1 and 1 in n2, n3"
     )
     _, said, _ = here(command, *nights[:1], nights[2], *site)
     assert "different settings" not in said

@@ -238,6 +238,10 @@ def test_no_stack_is_exit_code_4(here, site, tmp_path, monkeypatch):
         ),
         ("echo debug", "Slurm has no partition compute"),
         (None, "Slurm does not answer: [Errno 2] No such file or directory: 'sinfo'"),
+        (
+            "echo compute",
+            "Slurm's accounting does not answer: Slurm accounting storage is disabled (without",
+        ),
     ],
 )
 def test_a_cluster_whose_slurm_does_not_answer_is_exit_code_4(
@@ -253,6 +257,9 @@ def test_a_cluster_whose_slurm_does_not_answer_is_exit_code_4(
     if sinfo:
         (programs / "sinfo").write_text(f"#!/bin/sh\n{sinfo}\n")
         (programs / "sinfo").chmod(0o755)
+    disabled = "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n"
+    (programs / "sacct").write_text(disabled)
+    (programs / "sacct").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs))
     code, _, said = here("trial", "--site", site, "--output", tmp_path / "out")
     assert code == 4

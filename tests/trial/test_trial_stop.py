@@ -174,6 +174,13 @@ def test_remaining_jobs_are_cancelled_once_slurm_answers(tmp_path):
     assert slurm.queries == 4
 
 
+def test_a_slurm_that_never_answers_does_not_hold_the_trial(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "SILENT_S", 0.2)
+    said = run.end_leftovers(tmp_path / "t1", Queue(f"7|RUNNING|{tmp_path}/t1/stage/a\n", None))
+    assert said.startswith("jobs of the trial may still run, until their time limits: Slurm does ")
+    assert "Socket timed out" in said
+
+
 def test_remaining_jobs_that_never_end_do_not_hold_the_trial(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "RELEASE_S", 0.5)
     slurm = Queue(f"7|COMPLETING|{tmp_path}/t1/stage/a\n")

@@ -11,6 +11,7 @@ and each ``srun`` names the job.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,9 @@ PERFLOG_HANDLERS = site_configuration["logging"][0]["handlers_perflog"]
 # defaults two polls may be 49 s apart; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
 
-# ReFrame gives up after 3 failures of sacct, which a restart of slurmdbd causes within two seconds.
-# Without a limit: the time limits of job and trial end the wait.
-SACCT_FAILURES = 10**9
+# A restart of slurmdbd makes sacct fail at each poll. ReFrame's 3 failures are over in two seconds,
+# these take 10 to 25 minutes.
+SACCT_FAILURES = 3000
 
 _all_ended = slurm.slurm_state_completed
 
@@ -59,6 +60,7 @@ def job_has_ended(states: str | None) -> bool:
 slurm.slurm_state_completed = job_has_ended
 
 _poll = slurm.SqueueJobScheduler.poll
+_silent: set[int] = set()  # schedulers whose last squeue failed
 
 
 def poll(self: slurm.SqueueJobScheduler, *jobs: Any) -> None:
@@ -75,13 +77,18 @@ def poll(self: slurm.SqueueJobScheduler, *jobs: Any) -> None:
     if not missing:
         return
     ids = ",".join(job.jobid for job, _ in missing)
-    answer = osext.run_command(f'{self._squeue} -h -t all -j {ids} -o "%F|%T"')
-    answered = answer.returncode == 0 or "Invalid job id" in answer.stderr
-    rows = [line.partition("|") for line in answer.stdout.splitlines()]
-    alive = {number for number, _, state in rows if not job_has_ended(state)}
+    answer = osext.run_command(f'{self._squeue} -h -j {ids} -o "%F"')
+    errors = answer.stderr.strip().splitlines()
+    if answer.returncode == 0 or (errors and all("Invalid job id" in one for one in errors)):
+        _silent.discard(id(self))
+        listed = set(answer.stdout.split())
+    else:
+        if id(self) not in _silent:  # once for each silence
+            self.log(f"Slurm does not answer: {' '.join(errors)}", level=logging.WARNING)
+            _silent.add(id(self))
+        listed = {job.jobid for job, _ in missing}
     for job, state in missing:
-        if not answered or job.jobid in alive:
-            self.log(f"squeue did not answer: the state of job {job.jobid} is not known")
+        if job.jobid in listed:
             job._state = state
 
 

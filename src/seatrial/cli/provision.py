@@ -118,7 +118,7 @@ def lab_for(
     planted in it. Raises LabError if a lab does not start, or the cluster's Slurm does not answer.
     """
     if site.lab is None:
-        check_slurm(ThisMachine(), plan.partition)
+        check_slurm(ThisMachine(), plan.partition, plan.backend)
         yield [ThisMachine()]
         return
     from seatrial_lab.adapter import further_lab, guests_for, lab_of_site, machine_of

@@ -50,7 +50,7 @@ from seatrial.report import HISTORY_FILE, REPORT_FILE, terminal, write_all
 from seatrial.report.summary import verdict_word
 from seatrial.report.text import line
 from seatrial.results import later, manifest, signature
-from seatrial.results.baseline import Baseline, check_origin, different_settings, make_baseline
+from seatrial.results.baseline import Baseline, check_origin, make_baseline
 from seatrial.results.later import REQUIREMENTS_FILE
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.pruned import read_pruned
@@ -638,6 +638,8 @@ def pooled(trials: Sequence[Path] | None) -> list[Results]:
 
 
 def _warn_of_settings(results: Sequence[Results]) -> None:
+    from seatrial.history.entry import different_settings
+
     if differing := different_settings(results):
         say(f"warning: trials of different settings are pooled: {some(differing, '; ')}")
 

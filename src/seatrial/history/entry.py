@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -43,6 +43,7 @@ from seatrial.results.record import (
     numbered,
     read_results,
 )
+from seatrial.results.wording import some
 
 #: of an older record: what the index needs of each kind. The other fields are not read.
 _NEEDED = {
@@ -246,6 +247,29 @@ def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str
         }
         for case, own in values.items()
     }
+
+
+def different_settings(results: Sequence[Results]) -> list[str]:
+    """A sentence for each declared setting that is not the same in all trials of one of the cases:
+    their figures are not of one kind. A trial that does not have it on record does not differ."""
+    of_case: dict[Case, list[tuple[str, dict[str, str]]]] = {}
+    for one in results:
+        for case, conditions in conditions_of(one.trial, iter(one.runs)).items():
+            declared = {name: text for name, text in conditions.items() if is_setting(name)}
+            of_case.setdefault(case, []).append((one.trial.trial, declared))
+    values: dict[str, dict[str, dict[str, None]]] = {}  # name, value, trials in their order
+    for own in of_case.values():
+        for name in sorted({name for _, conditions in own for name in conditions}):
+            known = [(trial, value_in(conditions, name)) for trial, conditions in own]
+            if len({value for _, value in known if value is not None}) > 1:
+                for trial, value in known:
+                    if value is not None:
+                        values.setdefault(name, {}).setdefault(value, {})[trial] = None
+    return [
+        f"{name} is "
+        + some([f"{value} in {some([*trials])}" for value, trials in of.items()], " and ")
+        for name, of in sorted(values.items())
+    ]
 
 
 def _nodes_differ(run: Run) -> dict[str, dict[str, str]]:

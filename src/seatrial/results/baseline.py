@@ -28,11 +28,11 @@ import math
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -43,7 +43,7 @@ from seatrial.base.lock import locked
 from seatrial.results import manifest, statistics
 from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Judgement, Results, Trial
+from seatrial.results.record import Case, Judgement, Results
 from seatrial.results.requirements import (
     WIDEST,
     Accepted,
@@ -52,7 +52,7 @@ from seatrial.results.requirements import (
     Threshold,
     build,
 )
-from seatrial.results.wording import distinct, number, plural, some
+from seatrial.results.wording import distinct, number, plural
 
 SIGMAS = 3.5
 FLOOR = 0.05
@@ -279,38 +279,6 @@ def check_origin(results: Sequence[Results]) -> None:
     twice = sorted({name for name, started in names if names.count((name, started)) > 1})
     if twice:
         raise InputError(f"its samples would count twice: {', '.join(twice)} is named twice")
-
-
-def different_settings(results: Sequence[Results]) -> list[str]:
-    """A sentence for each declared setting that is not the same in all trials that have it on
-    record: their figures are not of one kind."""
-    values: dict[str, dict[str, list[str]]] = {}
-    for trial in (result.trial for result in results):
-        for name, value in _settings(trial):
-            text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-            values.setdefault(name, {}).setdefault(text, []).append(trial.trial)
-    return [
-        f"{name} is "
-        + some([f"{value or 'none'} in {some(own)}" for value, own in of.items()], " and ")
-        for name, of in values.items()
-        if len(of) > 1
-    ]
-
-
-def _settings(trial: Trial) -> Iterator[tuple[str, Any]]:
-    for benchmark, settings in trial.benchmarks.items():
-        for name, value in settings.items():
-            yield f"{benchmark}.{name}", value
-    for transport in trial.transports:
-        variables = [f"{name}={value}" for name, value in sorted(transport.env.items())]
-        yield f"environment of {transport.name}", " ".join(variables)
-        yield f"srun options of {transport.name}", " ".join(transport.options)
-    for profile in trial.profiles:
-        for node, interfaces in profile.settings.items():
-            for interface, settings in interfaces.items():
-                for name, value in settings.items():
-                    where = f"{name} of {interface} of {node}"
-                    yield f"{where} under {profile.name}", value
 
 
 def _read(file: Path) -> str:

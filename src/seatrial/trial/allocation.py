@@ -293,10 +293,12 @@ class Allocation:
         command = ["sinfo", "--noheader", "--Node", f"--partition={self.job.partition}",
                    "--format=%N|%T|%E"]  # fmt: skip
         try:
-            lines = self.machine.run(command).stdout.splitlines()
+            answer = self.machine.run(command)
         except (OSError, subprocess.SubprocessError, SeatrialError):
             return
-        rows = [line.split("|", 2) for line in lines]
+        if answer.returncode:
+            return
+        rows = [line.split("|", 2) for line in answer.stdout.splitlines()]
         bad = [row for row in rows if len(row) == 3 and row[2].strip() not in ("", "none")]
         self.node_reasons = [
             f"{node} is {state}: {reason.strip()}{self._reason_file(node, reason)}"

@@ -82,17 +82,27 @@ def jobs_of(folder: Path, machine: Machine) -> dict[str, str]:
     return {row[0]: row[1] for row in rows if len(row) == 3 and Path(row[2]).is_relative_to(folder)}
 
 
-def check_slurm(machine: Machine, partition: str) -> None:
-    """Raises LabError if Slurm does not answer, or has no such partition."""
-    command = ["sinfo", "--noheader", "--format=%R", f"--partition={partition}"]
-    try:
-        answer = machine.run(command)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise LabError(f"Slurm does not answer: {error}") from None
-    if answer.returncode:
-        raise LabError(f"Slurm does not answer: {' '.join(answer.stderr.split())}")
-    if partition not in answer.stdout.split():
+def check_slurm(machine: Machine, partition: str, backend: str) -> None:
+    """Raises LabError if Slurm does not answer, has no such partition, or has no accounting though
+    the ``backend`` is slurm."""
+
+    def said(who: str, *command: str) -> str:
+        try:
+            answer = machine.run([*command])
+        except (OSError, subprocess.SubprocessError) as error:
+            raise LabError(f"{who} does not answer: {error}") from None
+        if answer.returncode:
+            raise LabError(f"{who} does not answer: {' '.join(answer.stderr.split())}")
+        return answer.stdout
+
+    partitions = said("Slurm", "sinfo", "--noheader", "--format=%R", f"--partition={partition}")
+    if partition not in partitions.split():
         raise LabError(f"Slurm has no partition {partition}, which the trial runs in")
+    if backend == "slurm":
+        try:
+            said("Slurm's accounting", "sacct", "--noheader", "--jobs=1", "--format=JobID")
+        except LabError as error:
+            raise LabError(f"{error} (without accounting: slurm: backend: squeue)") from None
 
 
 class Progress(Protocol):

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -60,6 +61,7 @@ from seatrial.checks.configuration import settings
 
 site_configuration = settings(Path(__file__).with_name("plan.json"))
 '''
+SILENT_S = 30  # that Slurm may not answer while remaining jobs are cancelled
 RESERVE_FILE = ".reserve"
 RESERVE_B = 1 << 20  # disk space for the results, reserved before the benchmarks run
 
@@ -241,8 +243,10 @@ def run_cases(session: Session, results: Results, why_not: str = "") -> list[Par
     try:
         parts.extend(run_round(session, why_not))
     finally:
-        for machine in session.machines:
-            end_leftovers(session.folder, machine)
+        for machine in () if why_not else session.machines:
+            if left := end_leftovers(session.folder, machine):
+                results.trial.notes.append(left)
+                session.progress.said(f"warning: {left}")
     (session.folder / RESERVE_FILE).unlink(missing_ok=True)
     results.trial.notes += [text for one in session.machines for text in one.losses()]
     runs = runs_of(session, parts, results.trial.notes.append)
@@ -434,22 +438,26 @@ def write_copy(config: Path, number: int) -> Path:
     return copy / config.name
 
 
-def end_leftovers(folder: Path, machine: Machine) -> None:
+def end_leftovers(folder: Path, machine: Machine) -> str:
     """Cancel the remaining jobs of this trial, and wait until they end, at most ``RELEASE_S``.
 
     There are some if ReFrame was killed or lost Slurm, and for a moment after each job whose Epilog
-    still runs. If Slurm does not answer, they are left to their time limits.
+    still runs. Returns a sentence if Slurm does not answer in ``SILENT_S``; else "".
     """
     cancelled: set[str] = set()
+    answered = time.monotonic()
     for _ in polls(machine, RELEASE_S):
         try:
             jobs = jobs_of(folder, machine)
             if not jobs:
-                return
+                return ""
             if new := [job for job in jobs if job not in cancelled]:
                 machine.run(["scancel", *new])
                 cancelled.update(new)
+            answered = time.monotonic()
         except LabGone:
-            return
-        except (OSError, subprocess.SubprocessError, SeatrialError):
-            continue  # it may answer later
+            return ""
+        except (OSError, subprocess.SubprocessError, SeatrialError) as error:
+            if time.monotonic() - answered > SILENT_S:
+                return f"jobs of the trial may still run, until their time limits: {error}"
+    return ""
