@@ -137,7 +137,8 @@ def test_what_programs_open_at_their_start_is_in_memory(lab: VirtualLab) -> None
 import json, os, sys, sysconfig
 print(os.stat(sysconfig.get_path("stdlib")).st_dev == os.stat("/").st_dev)
 print(int(os.stat(json.__file__).st_mtime), len(os.listdir(sysconfig.get_path("stdlib"))))
-print(len(os.listdir(os.path.dirname(sysconfig.get_makefile_filename()))))
+cold = os.path.dirname(sysconfig.get_makefile_filename())  # of libpython3-dev
+print(len(os.listdir(cold)) if os.path.exists(cold) else None)
 """
     own = subprocess.run(
         ["/usr/bin/python3", "-ISc", script], capture_output=True, text=True, check=True
