@@ -294,6 +294,20 @@ def test_a_setting_that_is_missing_and_one_that_may_be(node: Node, capsys: Any) 
     assert node.nic.raw["mtu"] == 1500
 
 
+def test_a_node_whose_reason_is_not_known_is_drained_by_the_next_check(node: Node) -> None:
+    """Slurm does not answer: somebody else may have given a reason, which must stay."""
+    assert node.run("recover") == 0
+    node.nic.refuses = {"mtu"}
+    assert node.job("prolog") == 2
+    node.nic.refuses = set()
+    node.shown.unlink()
+    assert node.run("health") == 0
+    assert not node.calls.exists()
+    node.shown.write_text("NodeName=n1 State=IDLE Reason=disk fails [root@2026-01-01T00:00:00]\n")
+    assert node.run("health") == 0
+    assert "reason=disk fails; seatrial: job 7: NIC profile jumbo: mtu" in node.calls.read_text()
+
+
 def test_health_drains_with_the_reason(node: Node) -> None:
     assert node.run("recover") == 0
     node.nic.refuses = {"mtu"}

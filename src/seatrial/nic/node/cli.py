@@ -212,12 +212,17 @@ def health(policy: Policy, _: Arguments) -> int:
 def drain(policy: Policy, reason: str) -> bool:
     """Have Slurm drain this node and say why. Never from Prolog or Epilog: no Slurm there.
 
-    A reason that somebody else gave stays.
+    A reason that somebody else gave stays. False: Slurm did not answer; the next health check tries
+    again.
     """
     scontrol = policy.data.get("scontrol", "scontrol")
     name = "nodename=" + policy.hostname
     words = [scontrol, "--oneliner", "show", "node", policy.hostname]
-    shown = programs.run(words, timeout=SCONTROL_S).out
+    answer = programs.run(words, timeout=SCONTROL_S)
+    if answer.code:
+        log("the node cannot be drained: %s" % answer.err.strip())
+        return False
+    shown = answer.out
     present = shown.partition(" Reason=")[2]
     present = programs.one_line(present.rpartition(" [")[0] or present)  # [who gave it@when]
     reason = programs.one_line(reason, MOST_REASON)
