@@ -14,7 +14,7 @@ from seatrial.cli import trial as cli_trial
 from seatrial.cli.trial import keep_history, out
 from seatrial.history import notify
 from seatrial.history.index import opened
-from seatrial.results.record import RESULTS_FILE
+from seatrial.results.record import RESULTS_FILE, TransportUse
 from seatrial.results.requirements import load_requirements
 
 
@@ -64,6 +64,20 @@ def test_one_series_shows_what_changed_at_each_point(here, trials):
     ]
     assert rows[2].rstrip().endswith("kernel 6.1 -> 6.12")
     assert "->" not in rows[0] + rows[1]
+
+
+def test_a_row_names_no_setting_that_the_trial_before_does_not_record(here, tmp_path):
+    for number in range(3):
+        recorded = {"netpipe": {"max_bytes": 1024 * number}} if number else {}
+        env = {"BUFFER": "1"} if number > 1 else {}
+        transports = [TransportUse(name="tcp", env=env)] if number else []
+        make_night(tmp_path, number, benchmarks=recorded, transports=transports)
+    _, said, _ = here("history", "--trials", tmp_path, "-c", "netpipe")
+    *_, first, second, _ = said.splitlines()
+    assert "->" not in first
+    assert second.rstrip().endswith(
+        "benchmark netpipe.max_bytes 1024 -> 2048, variable BUFFER of tcp none -> 1"
+    )
 
 
 def test_a_trial_and_a_point_without_sums_are_marked(here, trials):

@@ -64,6 +64,16 @@ def history(
     return made_up(figures, conditions)
 
 
+def stepped(changed, *nights):
+    """The figures of all series; those of the ``changed`` rise on each of the nights."""
+    draw = np.random.default_rng(1)
+    steps = [np.arange(NIGHTS) >= night for night in nights or (CHANGE,)]
+    return {
+        one: 30 * np.exp(0.01 * draw.normal(size=NIGHTS) + 0.2 * sum(steps) * changed(one))
+        for one in ALL
+    }
+
+
 def at_change(site):
     """Findings of the planted night. A false alarm of another night is no matter of causes."""
     return [one for one in site.findings if abs(int(one.first.name[-3:]) - CHANGE) <= 3]
@@ -97,11 +107,7 @@ def test_one_driver_change_is_one_finding_and_is_of_no_node(slow, of_case, seed)
 
 def test_what_older_trials_do_not_record_has_not_changed():
     """The night of a new Seatrial, which records settings, and of a new MPI."""
-    draw = np.random.default_rng(1)
-    step = 0.2 * (np.arange(NIGHTS) >= CHANGE)
-    figures = {
-        one: 30 * np.exp(0.01 * draw.normal(size=NIGHTS) + step * over_network(one)) for one in ALL
-    }
+    figures = stepped(over_network)
 
     def conditions(night, case):
         if night < CHANGE:
@@ -116,12 +122,7 @@ def test_what_older_trials_do_not_record_has_not_changed():
 
 
 def test_a_variable_that_is_declared_in_addition_has_changed():
-    draw = np.random.default_rng(1)
-    step = 0.2 * (np.arange(NIGHTS) >= CHANGE)
-    slow = {one for one in ALL if one.case.transport == "openmpi-tcp"}
-    figures = {
-        one: 30 * np.exp(0.01 * draw.normal(size=NIGHTS) + step * (one in slow)) for one in ALL
-    }
+    figures = stepped(lambda one: one.case.transport == "openmpi-tcp")
 
     def conditions(night, case):
         declared = {f"transport data_path of {case.transport}": "kernel"}
@@ -139,12 +140,7 @@ def test_a_variable_that_is_declared_in_addition_has_changed():
 
 def test_a_variable_with_commas_comes_to_no_node():
     """It changes twice, as would a version that comes to one node after the other."""
-    draw = np.random.default_rng(1)
-    nights = np.arange(NIGHTS)
-    step = 0.2 * (nights >= CHANGE) + 0.2 * (nights >= CHANGE + 6)
-    figures = {
-        one: 30 * np.exp(0.01 * draw.normal(size=NIGHTS) + step * over_network(one)) for one in ALL
-    }
+    figures = stepped(over_network, CHANGE, CHANGE + 6)
 
     def conditions(night, case):
         value = ("tcp", "tcp, self", "self")[(night >= CHANGE) + (night >= CHANGE + 6)]

@@ -6,12 +6,14 @@ import math
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from plan_support import bare_stack
 from seatrial.plan.resolve import resolve
-from seatrial.results.record import Case
+from seatrial.results.record import Case, Results, Trial
 from seatrial.site.load import load_site
 from seatrial.trial import reframe_run as runner
 from seatrial.trial import run
@@ -179,6 +181,25 @@ def test_a_slurm_that_never_answers_does_not_hold_the_trial(tmp_path, monkeypatc
     said = run.end_leftovers(tmp_path / "t1", Queue(f"7|RUNNING|{tmp_path}/t1/stage/a\n", None))
     assert said.startswith("jobs of the trial may still run, until their time limits: Slurm does ")
     assert "Socket timed out" in said
+
+
+def test_a_silent_slurm_is_a_note_of_the_trial_and_no_round_that_does_not_run_asks_it(
+    tmp_path, monkeypatch
+):
+    asked = []
+    session = SimpleNamespace(
+        folder=tmp_path, machines=[SimpleNamespace(losses=list)], progress=Silent()
+    )
+    for name, gives in (("run_round", []), ("runs_of", []), ("allocations", {})):
+        monkeypatch.setattr(run, name, lambda *_, gives=gives: gives)
+    monkeypatch.setattr(run, "end_leftovers", lambda *_: asked.append(1) or "jobs may still run")
+    trial = Trial(trial="t1", site="lab", started=datetime(2026, 8, 2, tzinfo=UTC), seatrial="0")
+    results = Results(trial=trial)
+    run.run_cases(session, results)
+    run.run_cases(session, results, why_not="the trial was interrupted")
+    assert results.trial.notes == ["jobs may still run"]
+    assert session.progress.lines == ["warning: jobs may still run"]
+    assert asked == [1]
 
 
 def test_remaining_jobs_that_never_end_do_not_hold_the_trial(tmp_path, monkeypatch):

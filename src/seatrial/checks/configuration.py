@@ -60,7 +60,6 @@ def job_has_ended(states: str | None) -> bool:
 slurm.slurm_state_completed = job_has_ended
 
 _poll = slurm.SqueueJobScheduler.poll
-_silent: set[int] = set()  # schedulers whose last squeue failed
 
 
 def poll(self: slurm.SqueueJobScheduler, *jobs: Any) -> None:
@@ -80,12 +79,12 @@ def poll(self: slurm.SqueueJobScheduler, *jobs: Any) -> None:
     answer = osext.run_command(f'{self._squeue} -h -j {ids} -o "%F"')
     errors = answer.stderr.strip().splitlines()
     if answer.returncode == 0 or (errors and all("Invalid job id" in one for one in errors)):
-        _silent.discard(id(self))
+        self._silent = False
         listed = set(answer.stdout.split())
     else:
-        if id(self) not in _silent:  # once for each silence
+        if not getattr(self, "_silent", False):  # once for each silence
             self.log(f"Slurm does not answer: {' '.join(errors)}", level=logging.WARNING)
-            _silent.add(id(self))
+            self._silent = True
         listed = {job.jobid for job, _ in missing}
     for job, state in missing:
         if job.jobid in listed:

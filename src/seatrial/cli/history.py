@@ -37,6 +37,7 @@ from seatrial.cli.trial import (
     write_page,
     writing,
 )
+from seatrial.history.entry import value_in
 from seatrial.history.index import Index, opened
 from seatrial.history.series import UNPROVEN, KnownTrial, Point, Series, literal, timed
 from seatrial.report import HISTORY_FILE
@@ -389,7 +390,11 @@ def began(trial: KnownTrial) -> str:
 
 
 def differences(before: Point, after: Point) -> list[str]:
-    """``kernel 6.1 -> 6.12`` for each condition that differs between two points."""
-    names = sorted({*before.conditions, *after.conditions})
-    pairs = [(n, before.conditions.get(n, "none"), after.conditions.get(n, "none")) for n in names]
-    return [f"{name} {old} -> {new}" for name, old, new in pairs if old != new]
+    """``kernel 6.1 -> 6.12`` for each condition that differs between two points, and is on record
+    with both."""
+    result = []
+    for name in sorted({*before.conditions, *after.conditions}):
+        old, new = value_in(before.conditions, name), value_in(after.conditions, name)
+        if old is not None and new is not None and old != new:
+            result.append(f"{name} {old} -> {new}")
+    return result

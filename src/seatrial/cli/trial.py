@@ -42,6 +42,7 @@ from seatrial.cli.selection import (
     selection_of,
 )
 from seatrial.history import index
+from seatrial.history.entry import different_settings
 from seatrial.history.series import KnownTrial, newest_of_sites
 from seatrial.plan.check import check_bounds, check_site
 from seatrial.plan.model import Plan
@@ -638,8 +639,6 @@ def pooled(trials: Sequence[Path] | None) -> list[Results]:
 
 
 def _warn_of_settings(results: Sequence[Results]) -> None:
-    from seatrial.history.entry import different_settings
-
     if differing := different_settings(results):
         say(f"warning: trials of different settings are pooled: {some(differing, '; ')}")
 

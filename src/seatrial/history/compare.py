@@ -44,7 +44,7 @@ from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.base import globs
 from seatrial.base.errors import InputError
 from seatrial.history import places
-from seatrial.history.entry import NODES, beside, is_of_case, is_zero
+from seatrial.history.entry import NODES, is_of_case, is_zero, value_in
 from seatrial.history.groups import Condition, condition_of, known_conditions, trials_of
 from seatrial.history.index import Index
 from seatrial.history.levels import in_units
@@ -512,36 +512,25 @@ def _differences(
     """The conditions whose values are not the same in both groups, in one case or more."""
     trials: dict[str, dict[str, list[dict[str, set[int]]]]] = {}  # name, case, group, value
     for case, keys in of_case.items():
-        for group, own in enumerate(points):
-            for point in (point for key in keys for point in own[key]):
-                for name, value in point.conditions.items():
-                    sides = trials.setdefault(name, {}).setdefault(case, [{}, {}])
-                    sides[group].setdefault(value, set()).add(point.trial.id)
+        groups = [[point for key in keys for point in own[key]] for own in points]
+        for name in {name for own in groups for point in own for name in point.conditions}:
+            sides = trials.setdefault(name, {}).setdefault(case, [{}, {}])
+            for side, own in zip(sides, groups, strict=True):
+                for point in own:
+                    value = point.conditions.get(name)
+                    if is_of_case(name):
+                        value = value_in(point.conditions, name)
+                    if value is not None:
+                        side.setdefault(value, set()).add(point.trial.id)
     result = []
     for name, cases in sorted(trials.items()):
         if is_of_case(name):
-            recorded = trials.get(beside(name), {})
-            cases = {
-                case: _with_unset(sides, recorded.get(case, [{}, {}]))
-                for case, sides in cases.items()
-            }
             cases = {case: sides for case, sides in cases.items() if all(sides)}
         differing = {case: sides for case, sides in cases.items() if set(sides[0]) != set(sides[1])}
         if differing:
             a, b = (_counts([sides[group] for sides in differing.values()]) for group in (0, 1))
             known = any(one.is_of(name) for one in chosen)
             result.append(Difference(name, a, b, sorted(differing), known))
-    return result
-
-
-def _with_unset(
-    sides: Sequence[dict[str, set[int]]], recorded: Sequence[dict[str, set[int]]]
-) -> list[dict[str, set[int]]]:
-    """The values of both groups, with "none" for the trials that are ``recorded`` and have none."""
-    result = []
-    for own, others in zip(sides, recorded, strict=True):
-        unset = set[int]().union(*others.values()) - set[int]().union(*own.values())
-        result.append({**own, "none": unset} if unset else own)
     return result
 
 

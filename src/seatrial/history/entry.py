@@ -323,18 +323,14 @@ def value_in(conditions: Mapping[str, str], name: str) -> str | None:
     """The value of a condition in those of a case: "none" if it was not set. None: not on record.
 
     A setting of a benchmark is on record if the version of Seatrial knew it, and a declaration of a
-    transport if ``beside`` is.
+    transport if its data path is, which each record with such declarations has.
     """
     if name in conditions:
         return conditions[name]
-    if name.startswith(BENCHMARK) or (is_of_case(name) and beside(name) not in conditions):
+    data_path = f"{TRANSPORT}data_path of {name.rpartition(' of ')[2]}"
+    if name.startswith(BENCHMARK) or (is_of_case(name) and data_path not in conditions):
         return None
     return "none"
-
-
-def beside(name: str) -> str:
-    """The condition that each record has that could have this one: a transport's data path."""
-    return f"{TRANSPORT}data_path of {name.rpartition(' of ')[2]}"
 
 
 def is_setting(name: str) -> bool:

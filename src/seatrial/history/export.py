@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 from seatrial.base.errors import InputError
 from seatrial.base.files import replacing
 from seatrial.base.paths import PARQUET_LOCK
-from seatrial.history.entry import NODES, SETTING, is_of_case, plain_name
+from seatrial.history.entry import NODES, is_of_case, is_setting, plain_name
 from seatrial.history.index import Index
 from seatrial.history.series import KnownTrial, Point, Series, SeriesKey, newest_of_sites
 from seatrial.results import statistics
@@ -291,12 +291,11 @@ def _conditions(index: Index, trials: Sequence[KnownTrial]) -> dict[int, set[tup
         labels = result.setdefault(trial, set())
         for name, value in own.items():
             words = (_text(plain_name(name)), _short(_text(value)))
-            if is_of_case(name):
-                labels.add(("", *words))
-            elif not name.startswith(SETTING):
-                labels.update([words] if name != NODES else [])
-            elif case in profiles:
-                labels.add((_text(profiles[case]), *words))
+            if is_setting(name):
+                profile = "" if is_of_case(name) else profiles.get(case)
+                labels.update([] if profile is None else [(_text(profile), *words)])
+            elif name != NODES:
+                labels.add(words)
     return result
 
 

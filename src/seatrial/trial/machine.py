@@ -73,36 +73,36 @@ class ThisMachine:
 def jobs_of(folder: Path, machine: Machine) -> dict[str, str]:
     """Job id -> state of the jobs in Slurm's queue that work below a trial's folder.
 
-    Raises OSError, SubprocessError or SeatrialError if Slurm does not answer.
+    Raises LabError if Slurm does not answer.
     """
-    answer = machine.run(["squeue", "--me", "--noheader", "--format=%i|%T|%Z"])
-    if answer.returncode:
-        raise LabError(f"Slurm does not answer: {' '.join(answer.stderr.split())}")
-    rows = [line.split("|", 2) for line in answer.stdout.splitlines()]
+    answer = _answer(machine, ["squeue", "--me", "--noheader", "--format=%i|%T|%Z"])
+    rows = [line.split("|", 2) for line in answer.splitlines()]
     return {row[0]: row[1] for row in rows if len(row) == 3 and Path(row[2]).is_relative_to(folder)}
 
 
 def check_slurm(machine: Machine, partition: str, backend: str) -> None:
     """Raises LabError if Slurm does not answer, has no such partition, or has no accounting though
     the ``backend`` is slurm."""
-
-    def said(who: str, *command: str) -> str:
-        try:
-            answer = machine.run([*command])
-        except (OSError, subprocess.SubprocessError) as error:
-            raise LabError(f"{who} does not answer: {error}") from None
-        if answer.returncode:
-            raise LabError(f"{who} does not answer: {' '.join(answer.stderr.split())}")
-        return answer.stdout
-
-    partitions = said("Slurm", "sinfo", "--noheader", "--format=%R", f"--partition={partition}")
-    if partition not in partitions.split():
+    command = ["sinfo", "--noheader", "--format=%R", f"--partition={partition}"]
+    if partition not in _answer(machine, command).split():
         raise LabError(f"Slurm has no partition {partition}, which the trial runs in")
     if backend == "slurm":
         try:
-            said("Slurm's accounting", "sacct", "--noheader", "--jobs=1", "--format=JobID")
+            command = ["sacct", "--noheader", "--jobs=1", "--format=JobID"]
+            _answer(machine, command, "Slurm's accounting")
         except LabError as error:
             raise LabError(f"{error} (without accounting: slurm: backend: squeue)") from None
+
+
+def _answer(machine: Machine, command: list[str], who: str = "Slurm") -> str:
+    """The output of a command of Slurm. Raises LabError if it fails."""
+    try:
+        answer = machine.run(command)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LabError(f"{who} does not answer: {error}") from None
+    if answer.returncode:
+        raise LabError(f"{who} does not answer: {' '.join(answer.stderr.split())}")
+    return answer.stdout
 
 
 class Progress(Protocol):
