@@ -121,6 +121,24 @@ def test_a_problem_has_line_and_field(changed, old, new, field, words):
         assert word in f"{matches[0].message} {matches[0].correction}"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "engine", "right"),
+    [
+        ("accounting: true", "accounting: false", "native", "squeue, or lab.accounting: true"),
+        ("engine: native", "engine: virtual", "virtual", "squeue"),
+    ],
+)
+def test_a_back_end_that_a_lab_cannot_serve_is_refused(changed, old, new, engine, right):
+    """Otherwise the trial ends as soon as it asks sacct."""
+    file, _ = changed(old, new)
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.correction) == ("slurm.backend", right)
+    assert problem.message == f"slurm needs accounting, which this {engine} lab does not have"
+    assert file.read_text().splitlines()[problem.line - 1] == "  backend: slurm"
+
+
 def test_a_trial_of_an_unknown_profile_is_refused(changed):
     file, _ = changed("name: lab\n", "name: lab\n")
     text = re.sub(r"(?m)^  profiles: .*$", "  profiles: [none-such]", file.read_text())

@@ -28,6 +28,7 @@ def site_problems(site: Site) -> list[FieldProblem]:
         *_subnets(site),
         *_nodes(site),
         *_partitions(site),
+        *_backend(site),
         *profile_problems(site),
         *_transports(site),
         *_benchmarks(site),
@@ -143,6 +144,17 @@ def _partitions(site: Site) -> Iterable[FieldProblem]:
                 f"{unknown} is not in nodes",
                 f"nodes are {known}",
             )
+
+
+def _backend(site: Site) -> Iterable[FieldProblem]:
+    """A lab without sacct, with the back end of ReFrame that asks it for the states of jobs."""
+    lab = site.lab
+    if lab and site.slurm.backend == "slurm" and not (lab.engine == "native" and lab.accounting):
+        yield FieldProblem(
+            "slurm.backend",
+            f"slurm needs accounting, which this {lab.engine} lab does not have",
+            "squeue" if lab.engine == "virtual" else "squeue, or lab.accounting: true",
+        )
 
 
 def _rails(site: Site) -> list[str]:
