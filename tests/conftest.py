@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Time per example says nothing on a machine that also runs a lab: no deadlines.
     settings.register_profile(
         "seatrial", deadline=None, suppress_health_check=[HealthCheck.too_slow],
-        max_examples=rounds(50, 1000),
+        max_examples=rounds(25, 1000),
     )  # fmt: skip
     settings.load_profile("seatrial")
 

@@ -18,6 +18,7 @@ from analysis_maker import (
     K,
     measured,
 )
+from campaigns import rounds
 from seatrial.analysis.message_times import fit, half_round_trip, models
 from seatrial.benchmarks.comms import eager_limit
 from seatrial.results.record import PathProof
@@ -108,8 +109,8 @@ def test_a_fit_finds_a_threshold_under_noise(first, slope, jump, steeper, at, se
 def test_intervals_hold_the_truth():
     """95 % of them, within three standard deviations of the simulation."""
     rng = np.random.default_rng(1)
-    held = np.zeros((2, 2))
-    for _ in range(200):
+    trials, held = rounds(60, 200), np.zeros((2, 2))
+    for _ in range(trials):
         made = fit([(n, MYRINET_SEND.at(n).us * math.exp(rng.normal(0, 0.02))) for n in SIZES])
         assert len(made.lines) >= 2
         for i, (line, true) in enumerate(
@@ -117,7 +118,7 @@ def test_intervals_hold_the_truth():
         ):
             held[i, 0] += line.intercept.low <= true.intercept.value <= line.intercept.high
             held[i, 1] += line.slope.low <= true.slope.value <= line.slope.high
-    assert np.all(held / 200 > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 200))
+    assert np.all(held / trials > 0.95 - 3 * math.sqrt(0.05 * 0.95 / trials))
 
 
 def test_a_threshold_is_between_the_sizes_that_are_said_and_a_smooth_curve_has_none():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from campaigns import rounds
 from history_support import made_up
 from seatrial.history.changes import Scope
 from seatrial.history.series import Series
@@ -23,7 +24,8 @@ LIBRARY = {"mpich": ("4.0", "4.2")}
 SETTING = {"setting coalesce.rx-usecs of eth1": ("125", "150")}
 ITERATIONS = {"benchmark osu.iterations": ("100", "10")}
 BUFFERS = {"variable BUFFERS of tcp": ("65536", "16384")}
-SEEDS = range(1, 7)
+SEEDS = rounds(range(1, 3), range(1, 7))
+FEW = rounds(range(1, 2), range(1, 5))
 EVERY_OTHER = set(range(CHANGE % 2, NIGHTS, 2))
 
 
@@ -87,7 +89,7 @@ def at_n3(series):
     return "n3" in series.location
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize(
     ("slow", "of_case"),
     [
@@ -187,7 +189,7 @@ def test_a_finding_of_a_night_too_early_moves_to_that_of_the_version():
     assert [one.name for one in finding.conditions] == ["driver of eth1"]
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize(
     ("versions", "of_case", "named"),
     [
@@ -206,7 +208,7 @@ def test_a_slower_node_is_the_cause_beside_a_version_that_changed_elsewhere(
     assert {one.series for one in finding.changes} == set(filter(at_n3, ALL))
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", FEW)
 def test_a_slower_node_and_a_version_that_makes_others_slower_are_two_findings(seed):
     def with_mpich(series):
         return series.case.transport == "mpich-ofi"
@@ -240,7 +242,7 @@ def beside_a_driver(effect, seed, versions=DRIVER, every=ALL, nights=NIGHTS):
     return at_change(made_up(figures, conditions))
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("versions", [DRIVER, {}])
 @pytest.mark.parametrize(("common", "fault"), [(-0.08, 0.22), (0.1, 0.26), (0.1, 0.1)])
 def test_a_fault_of_a_node_beside_a_change_of_all_is_a_finding_of_its_own(
@@ -268,7 +270,7 @@ def test_a_fault_of_a_node_beside_a_change_of_all_is_a_finding_of_its_own(
     assert f"% worse than that of the other series of that night ({other.id})" in sentences(node)[1]
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", FEW)
 def test_a_faulty_link_or_rail_beside_a_change_of_all_is_a_finding_of_its_own(seed):
     cases = [replace(ALL[0].case, network=rail) for rail in ("rail1", "rail2", "rail3")]
     every = [
@@ -330,7 +332,7 @@ def test_a_version_that_changes_series_by_different_amounts_is_one_finding(seed)
     assert {one.series for one in finding.changes} == set(effects)
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", FEW)
 def test_of_two_versions_of_a_night_that_is_the_cause_which_divides_best(seed):
     """A kernel of all nodes and an MPI change; only what uses the MPI becomes slower."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from campaigns import rounds
 from history_support import made_up
 from seatrial.history.changes import Scope
+from seatrial.history.conditions import of_nodes_text
 from seatrial.history.drift import Course, Span, drift_of
-from seatrial.history.entry import of_nodes_text
 from seatrial.history.series import Series
 from seatrial.report.changes import headline, sentences
 from seatrial.report.message import sentence
@@ -18,7 +19,7 @@ NODES = ("n1", "n2", "n3", "n4")
 CASES = [Case(check="links", transport="tcp", nodes=4, profile=one) for one in ("default", "jumbo")]
 LINKS = [f"{a}-{b}" for at, a in enumerate(NODES) for b in NODES[at + 1 :]]
 BEGIN, NIGHTS = 20, 60
-SEEDS = range(1, 5)
+SEEDS = rounds(range(1, 3), range(1, 5))
 WEEKLY = 0.01
 
 

@@ -33,7 +33,8 @@ from history_support import (
 from seatrial.base.errors import InputError
 from seatrial.history import index as module
 from seatrial.history import renamed, store
-from seatrial.history.entry import fingerprint, is_setting, of_nodes_text, value_on, values_of
+from seatrial.history.conditions import is_setting, of_nodes_text, value_on, values_of
+from seatrial.history.entry import fingerprint
 from seatrial.history.index import INDEX_FILE, opened
 from seatrial.results import manifest
 from seatrial.results.record import RESULTS_FILE, Activity, Case, ProfileUse, TransportUse

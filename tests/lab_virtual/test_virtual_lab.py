@@ -21,7 +21,7 @@ from seatrial_lab.virtual.status import status
 from trial_support import until
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
-IDLE = dict.fromkeys(["n1", "n2", "f1", "f2", "r1", "r2"], "idle")
+IDLE = dict.fromkeys(["n1", "n2"], "idle")
 
 
 def cpu_s(lab: VirtualLab) -> float:

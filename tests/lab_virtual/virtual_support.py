@@ -1,10 +1,10 @@
-"""Sites with a virtual lab: a small one, and one with every kind of card that the tests need."""
+"""A small site with a virtual lab, and what tests do with such labs."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,71 +46,6 @@ trial: {repeats: 1, profiles: ["*"]}
 """
 #: each node with a processor of its own
 OWN = SMALL.replace("engine: virtual,", "engine: virtual, processors: own,")
-#: one guest for all tests, as a guest takes most of their time. NetPIPE repeats 100 times: a series
-#: starts with four more interrupts now and then, 6 % of the time of 30 round trips.
-CARDS = """\
-schema: 1
-name: cards
-lab:
-  engine: virtual
-  nics: {pair: [igb, igb], function: [igb-vf, igb-vf], reloaded: [e1000, e1000]}
-networks:
-  mgmt: {role: management, interface: eth0, subnet: 10.78.0.0/24}
-  test: {role: test, interface: eth1, subnet: 10.78.1.0/24, switch_mtu: 9216}
-  test2: {role: test, interface: eth2, subnet: 10.78.2.0/24, switch_mtu: 9216}
-nodes:
-  - {names: "n[1-2]", class: pair, cores: 1}
-  - {names: "f[1-2]", class: function, cores: 1}
-  - {names: "r[1-2]", class: reloaded, cores: 1}
-partitions:
-  compute: {nodes: "n[1-2],f[1-2],r[1-2]"}
-slurm: {backend: squeue}
-nic: {controllers: [10.78.0.254]}
-nic_profiles:
-  default: {description: as the drivers start them}
-  igb-off:
-    description: an interrupt for each frame
-    node_classes: [pair]
-    networks: [test]
-    coalescing: {rx_usecs: 0}
-  igb-125:
-    description: an interrupt every 125 us at most
-    node_classes: [pair]
-    networks: [test]
-    coalescing: {rx_usecs: 125}
-  igb-140:
-    description: igb-125 with its value changed by 12 %
-    node_classes: [pair]
-    networks: [test]
-    coalescing: {rx_usecs: 140}
-  bonded:
-    description: two cards as one
-    node_classes: [pair]
-    coalescing: {rx_usecs: 0}
-    egress_rate: 200 Mbit/s
-    bonding: {mode: balance-rr, members: [eth1, eth2]}
-  function-125:
-    description: a virtual function
-    node_classes: [function]
-    networks: [test]
-    coalescing: {rx_usecs: 125}
-  function-off:
-    description: a virtual function, throttled as little as it can be
-    node_classes: [function]
-    networks: [test]
-    coalescing: {rx_usecs: 0}
-  parameters:
-    description: the driver loaded anew with parameters
-    node_classes: [reloaded]
-    networks: [test]
-    driver: {module: e1000, parameters: {InterruptThrottleRate: "3000,3000,3000,3000"}}
-transports: {}
-benchmarks:
-  netpipe: {max_bytes: 64, repetitions: 100, time_limit_s: 300,
-            profiles: ["igb-*", "function-*", parameters]}
-  tcp_stream: {total_bytes: 64 MiB, time_limit_s: 300, profiles: [bonded]}
-trial: {repeats: 1, reruns: 2, profiles: ["*"]}
-"""
 #: the files that start a guest, of which none is there
 BASE = Base(Path("/q/usr/bin/q"), "1:10.0", Path("k"), "6", "6", Path("m"), Path("b"))
 PROGRAMS = Programs((23, 2), "slurm 23.02", "slurm", False)
@@ -180,6 +115,15 @@ class Tried:
     results: Results
     before: list[dict[str, str]]
     after: list[dict[str, str]]
+
+
+def state(lab: VirtualLab, nodes: Sequence[str], commands: Sequence[str]) -> dict[str, str]:
+    """What commands show of nodes. One process for each node: a start takes most of their time."""
+    script = "; ".join(f"echo '= {command}'; {command}" for command in commands)
+    return {
+        node: lab.run(["sh", "-c", script], user="root", node=node, check=True).stdout
+        for node in nodes
+    }
 
 
 def latency(trial: Tried, profile: str) -> float:

@@ -23,7 +23,7 @@ from seatrial.plan.resolve import resolve
 from seatrial.results import manifest
 from seatrial.results.record import RESULTS_FILE, Results, read_results
 from seatrial.site.load import load_site
-from seatrial.trial import reframe_run
+from seatrial.trial import reframe_run, run
 from seatrial.trial.machine import ThisMachine
 from seatrial.trial.run import run_trial
 from seatrial_lab.common.owner import give, take
@@ -110,6 +110,12 @@ class Lab(ThisMachine):
 
     def take(self, folder: Path) -> dict[str, int]:
         return take(folder)
+
+
+@pytest.fixture(autouse=True)
+def no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm is asked once for the trial's remaining jobs."""
+    monkeypatch.setattr(run, "SILENT_S", 0)
 
 
 @pytest.fixture

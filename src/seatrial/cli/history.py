@@ -37,7 +37,7 @@ from seatrial.cli.trial import (
     write_page,
     writing,
 )
-from seatrial.history.entry import value_in
+from seatrial.history.conditions import value_in
 from seatrial.history.index import Index, opened
 from seatrial.history.series import UNPROVEN, KnownTrial, Point, Series, literal, timed
 from seatrial.report import HISTORY_FILE

@@ -42,7 +42,7 @@ from seatrial.cli.selection import (
     selection_of,
 )
 from seatrial.history import index
-from seatrial.history.entry import different_settings
+from seatrial.history.conditions import different_settings
 from seatrial.history.series import KnownTrial, newest_of_sites
 from seatrial.plan.check import check_bounds, check_site
 from seatrial.plan.model import Plan
@@ -660,7 +660,7 @@ def _so_far(named: Path) -> Results | None:
 def accepted_baseline(file: Path, trials: Path, change: str, by: str, reason: str) -> Baseline:
     """The baseline with the new level of a change, and a line for each doubt about it."""
     from seatrial.history.accept import joined, new_level  # numpy: only this needs it
-    from seatrial.history.entry import with_todays_names
+    from seatrial.history.renamed import with_todays_names
     from seatrial.report.changes import circumstances, courses, doubts, headline, when
 
     site = file.parent.name

@@ -44,7 +44,8 @@ from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.base import globs
 from seatrial.base.errors import InputError
 from seatrial.history import places
-from seatrial.history.entry import NODES, is_of_case, is_zero, value_in
+from seatrial.history.conditions import NODES, is_of_case, value_in
+from seatrial.history.entry import is_zero
 from seatrial.history.groups import Condition, condition_of, known_conditions, trials_of
 from seatrial.history.index import Index
 from seatrial.history.levels import in_units

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 from seatrial.base.errors import InputError
 from seatrial.base.files import replacing
 from seatrial.base.paths import PARQUET_LOCK
-from seatrial.history.entry import NODES, is_of_case, is_setting, plain_name
+from seatrial.history.conditions import NODES, is_of_case, is_setting, plain_name
 from seatrial.history.index import Index
 from seatrial.history.series import KnownTrial, Point, Series, SeriesKey, newest_of_sites
 from seatrial.results import statistics

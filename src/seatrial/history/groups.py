@@ -21,7 +21,7 @@ from pathlib import Path
 from seatrial.base import globs
 from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
-from seatrial.history.entry import plain_name
+from seatrial.history.conditions import plain_name
 from seatrial.history.series import KnownTrial
 
 _DAY = r"\d{4}-\d{2}-\d{2}"

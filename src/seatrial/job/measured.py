@@ -28,7 +28,7 @@ from seatrial.analysis.conclusion import Unit
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.base import globs
 from seatrial.base.errors import InputError, LabError
-from seatrial.history.entry import NODES
+from seatrial.history.conditions import NODES
 from seatrial.history.index import Index, opened
 from seatrial.report.estimates import small_difference, times
 from seatrial.report.text import amount, clean

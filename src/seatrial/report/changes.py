@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from seatrial.history.accept import Key, NewLevel, joined
 from seatrial.history.changes import Change, Condition, Finding, better_of, worse_of
-from seatrial.history.entry import NODES, is_of_case, is_setting
+from seatrial.history.conditions import NODES, is_of_case, is_setting
 from seatrial.report.text import quantity
 from seatrial.results.baseline import FLOOR
 from seatrial.results.figures import DISTURBED_PERCENT

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from seatrial.base.files import write_whole
 from seatrial.history import levels
 from seatrial.history.changes import NEW_LEVEL, Condition, Finding, SiteHistory, sites, untimed
-from seatrial.history.entry import NODES, is_setting
+from seatrial.history.conditions import NODES, is_setting
 from seatrial.history.index import Index
 from seatrial.history.series import UNPROVEN, Column, KnownTrial
 from seatrial.report import REPORT_FILE, changes

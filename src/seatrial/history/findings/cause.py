@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from seatrial.history.entry import NODES
+from seatrial.history.conditions import NODES
 from seatrial.history.findings import explanation
 from seatrial.history.findings.difference import moved
 from seatrial.history.findings.levels_of_series import Part

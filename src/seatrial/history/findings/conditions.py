@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.history.entry import NODES, value_in
+from seatrial.history.conditions import NODES, value_in
 from seatrial.history.findings.record import Condition
 from seatrial.history.series import KnownTrial
 from seatrial.results.record import Case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seatrial.history import places
-from seatrial.history.entry import NODES
+from seatrial.history.conditions import NODES
 from seatrial.history.findings import explanation
 from seatrial.history.findings.draft import Draft
 from seatrial.history.findings.record import Finding, Scope

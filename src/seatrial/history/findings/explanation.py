@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from seatrial.history.beside import GAIN, likelihood
-from seatrial.history.entry import BENCHMARK, SETTING, TRANSPORT, VARIABLE
+from seatrial.history.conditions import BENCHMARK, SETTING, TRANSPORT, VARIABLE
 from seatrial.history.findings.record import Condition, Kind, Scope
 from seatrial.history.findings.table import SiteTable
 from seatrial.history.series import Column

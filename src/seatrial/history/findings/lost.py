@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.history import levels
-from seatrial.history.entry import NODES
+from seatrial.history.conditions import NODES
 from seatrial.history.findings.levels_of_series import Part, noise_between
 from seatrial.history.findings.record import Change, Level, Lost
 from seatrial.history.findings.table import SiteTable

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seatrial.history.entry import is_of_case, value_on, values_of
+from seatrial.history.conditions import is_of_case, value_on, values_of
 from seatrial.history.findings.cause import of_condition
 from seatrial.history.findings.draft import Draft
 from seatrial.history.findings.record import Condition

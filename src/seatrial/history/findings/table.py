@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.history.entry import NODES, is_zero
+from seatrial.history.conditions import NODES
+from seatrial.history.entry import is_zero
 from seatrial.history.findings.conditions import Conditions, Under
 from seatrial.history.findings.record import Condition, Kind, Scope
 from seatrial.history.findings.scale import Scaled, scaled
