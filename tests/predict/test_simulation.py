@@ -343,14 +343,14 @@ def test_a_program_of_ones_own(tmp_path):
     assert "4 nodes: 0.03" in done.output
     assert "error not known" in done.output
     assert "no measured case says how good it is" in done.output
-    words = ("--program", f"{program} 30000000", "--nodes", "4,16", "--measured", "2=0.2, 4=1.8")
+    words = ("--program", f"{program} 21000000", "--nodes", "4,9", "--measured", "2=0.14, 4=1.26")
     done = predict(folder, *words)
-    assert "measured on 2 nodes: 0.2 s (1 sample), predicted 0.3" in done.output
+    assert "measured on 2 nodes: 0.14 s (1 sample), predicted 0.2" in done.output
     lines = with_notes(done.output)
-    for count in ("4", "16"):
+    for count in ("4", "9"):
         assert "error of the measured cases up to 5" in lines[count]
-        assert "30000000 B have 100 % of its bytes, measured were 10 to 10000000" in lines[count]
-    assert "measured on at most 4 nodes" in lines["16"]
+        assert "21000000 B have 100 % of its bytes, measured were 10 to 10000000" in lines[count]
+    assert "measured on at most 4 nodes" in lines["9"]
     assert "measured on" not in lines["4"]
 
 
