@@ -204,7 +204,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if skipped:
         terminalreporter.section("not run")
     else:
-        write("skipped: none (root, Slurm, the stack, Spack and SimGrid are available)")
+        write("skipped: none")
     for marker in NEEDS if skipped else ():
         count = sum(n for reason, n in skipped.items() if reason.startswith(f"{marker}: "))
         why = f": {missing(marker)}" if count else ""

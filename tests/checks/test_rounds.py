@@ -145,6 +145,8 @@ def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **o
         for node in nodes:
             node.kill()
             node.wait()
+        # the programs of a node that was killed
+        subprocess.run(["pkill", "-KILL", "-f", str(folder)], check=False)
     return [json.loads(line) for line in (folder / "links.pairs.jsonl").read_text().splitlines()]
 
 

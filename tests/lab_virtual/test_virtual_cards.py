@@ -55,7 +55,7 @@ nic_profiles:
     networks: [test]
     coalescing: {rx_usecs: 0}
   parameters:
-    description: the driver loaded anew with parameters
+    description: the driver loaded again with parameters
     node_classes: [reloaded]
     networks: [test]
     driver: {module: e1000, parameters: {InterruptThrottleRate: "3000,3000,3000,3000"}}

@@ -119,7 +119,7 @@ class Tried:
 
 def state(lab: VirtualLab, nodes: Sequence[str], commands: Sequence[str]) -> dict[str, str]:
     """What commands show of nodes. One process for each node: a start takes most of their time."""
-    script = "; ".join(f"echo '= {command}'; {command}" for command in commands)
+    script = "set -e; " + "; ".join(f"echo '= {command}'; {command}" for command in commands)
     return {
         node: lab.run(["sh", "-c", script], user="root", node=node, check=True).stdout
         for node in nodes

@@ -19,7 +19,6 @@ nodes:
   - {{names: "n[1-{count}]", cores: 2}}
 partitions:
   main: {{nodes: "n[1-{count}]"}}
-slurm: {{backend: squeue}}
 nic_profiles:
   default: {{description: as it boots}}
   many:

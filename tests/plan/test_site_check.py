@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from plan_support import bare_stack
 from seatrial.base.errors import InputError, Problem
+from seatrial.base.paths import CHECKOUT
 from seatrial.benchmarks.benchmark import Benchmark, Settings
 from seatrial.benchmarks.registry import registry
 from seatrial.plan.check import CheckedSite, check_site
@@ -356,3 +358,31 @@ def test_a_complete_stack_has_the_programs_of_every_benchmark(name):
         or transport == "tcp"  # its benchmarks name their programs in their steps
         for variant in benchmark.variants()
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "refused"),
+    [
+        ("lab", "accounting: true", "accounting: false", True),
+        ("lab", "accounting: true # ", "# accounting: ", False),
+        ("lab-virtual-own", "backend: squeue", "backend: slurm", False),
+    ],
+)
+def test_a_lab_without_accounting_needs_the_back_end_without_sacct(
+    tmp_path, name, old, new, refused
+):
+    """But for virtual labs, whose checks run in held jobs."""
+    folder = shutil.copytree(CHECKOUT / "site-configs" / name, tmp_path / name)
+    file = folder / "site.yaml"
+    text = file.read_text().replace(old, new, 1)
+    assert text != file.read_text()
+    file.write_text(text)
+    found = []
+    try:
+        check_site(file)
+    except InputError as error:
+        found = [str(problem) for problem in error.problems]
+    line = text[: text.index("backend:")].count("\n") + 1
+    message = "slurm, which is the default, needs accounting, which this lab does not have"
+    correction = "squeue, or lab.accounting: true"
+    assert found == [f"{file}:{line}: slurm.backend: {message} ({correction})"] * refused

@@ -46,9 +46,13 @@ def changed(tmp_path):
     return make
 
 
-CHECK = """benchmark = "comms"
+CHECK = """\
+@site_test
+class Comms(Check):
+    benchmark = "comms"
     valid_systems = ["+comms"]
-    blas = parameter(context.variants("comms"), fmt="+".join)"""
+    blas = parameter(context.variants("comms"), fmt="+".join)
+"""
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,11 @@ CHECK = """benchmark = "comms"
         (None, "its check is missing: checks/comms.py"),
         (CHECK.replace('= "comms"', '= "cooms"'), 'checks/comms.py has no check of this benchmark'),
         (CHECK.replace("+comms", "+cooms"), "asks for +cooms, which no partition has"),
+        (CHECK.replace("@site_test\n", ""), "checks/comms.py:1: ReFrame does not run class Comms"),
+        (CHECK.replace("(Check):", "(Check)"), "checks/comms.py: expected ':' (comms.py, line 2)"),
+        (CHECK + "\0", "checks/comms.py: source code string cannot contain null bytes"),
+        (CHECK.replace('variants("comms")', 'variants("osu")'),
+         "checks/comms.py:5: context.variants('osu') is of another benchmark"),
     ],
 )  # fmt: skip
 def test_a_benchmark_needs_a_check_that_reframe_runs(
@@ -92,6 +101,7 @@ def test_shipped_sites_have_no_errors(name):
         ("    max_bytes: 1 MiB\n", "    max_bytes: 1 MB\n", "benchmarks.netpipe.max_bytes",
          ("MiB",)),
         ("  hpl:\n", "  hpll:\n", "benchmarks.hpll", ("hpl",)),
+        ("  hpl:\n", "  mpbench:\n  hpl:\n", "benchmarks.mpbench", ("nothing", "mpbench: {}")),
         ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.links.nodes.0", ("5 nodes",)),
         ("repeats: 2", "repeats: 0", "trial.repeats", ("1",)),
         ("repeats: 2", "repeats: true", "trial.repeats", ("true is not a number",)),
@@ -119,24 +129,6 @@ def test_a_problem_has_line_and_field(changed, old, new, field, words):
     assert matches[0].correction
     for word in words:
         assert word in f"{matches[0].message} {matches[0].correction}"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "engine", "right"),
-    [
-        ("accounting: true", "accounting: false", "native", "squeue, or lab.accounting: true"),
-        ("engine: native", "engine: virtual", "virtual", "squeue"),
-    ],
-)
-def test_a_back_end_that_a_lab_cannot_serve_is_refused(changed, old, new, engine, right):
-    """Otherwise the trial ends as soon as it asks sacct."""
-    file, _ = changed(old, new)
-    with pytest.raises(InputError) as caught:
-        load_site(file)
-    (problem,) = caught.value.problems
-    assert (problem.field, problem.correction) == ("slurm.backend", right)
-    assert problem.message == f"slurm needs accounting, which this {engine} lab does not have"
-    assert file.read_text().splitlines()[problem.line - 1] == "  backend: slurm"
 
 
 def test_a_trial_of_an_unknown_profile_is_refused(changed):

@@ -113,7 +113,7 @@ class Lab(ThisMachine):
 
 
 @pytest.fixture(autouse=True)
-def no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm is asked once for the trial's remaining jobs."""
     monkeypatch.setattr(run, "SILENT_S", 0)
 

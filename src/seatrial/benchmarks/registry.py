@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import traceback
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from seatrial.base.names import PSEUDO_TRANSPORTS
 from seatrial.base.paths import CHECKS
 from seatrial.benchmarks.benchmark import Benchmark, Settings
 
+PACKAGE = Path(seatrial.__file__).parent
 #: what the class of a benchmark must define -> how
 _NEEDED = {
     "name": 'add the key of site.yaml, such as name = "ring"',
@@ -29,9 +31,31 @@ _NEEDED = {
 
 @cache
 def registry() -> dict[str, type[Benchmark[Any]]]:
-    """Benchmark name -> class, ordered by name. Raises InputError where a class is incomplete."""
+    """Benchmark name -> class, ordered by name.
+
+    Raises InputError where a class is incomplete, or with the line of a module that Python refuses.
+    """
     names = (module.name for module in pkgutil.iter_modules(seatrial.benchmarks.__path__))
-    return benchmarks_of(importlib.import_module(f"seatrial.benchmarks.{name}") for name in names)
+    return benchmarks_of(map(_imported, names))
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"seatrial.benchmarks.{name}")
+    except InputError:
+        raise
+    except Exception as error:
+        file = Path(seatrial.benchmarks.__path__[0], f"{name}.py")
+        if isinstance(error, SyntaxError):
+            where, line, said = error.filename, error.lineno, error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [one for one in frames if Path(one.filename).is_relative_to(PACKAGE)]
+            where, line, said = own[-1].filename, own[-1].lineno, str(error)
+        if where != str(file):  # of another module of Seatrial: the traceback says more
+            raise
+        text = f"{type(error).__name__}: {said}"
+        raise InputError([Problem(file, line, "", text, "correct this module")]) from None
 
 
 def benchmarks_of(modules: Iterable[ModuleType]) -> dict[str, type[Benchmark[Any]]]:

@@ -29,7 +29,7 @@ def test(
         provision_lab(required=False)
         provision_tests()
     command = [sys.executable, "-P", "-m", "pytest", f"--numprocesses={WORKERS}"]
-    # Else each of the hundreds of processes that the tests start compiles Seatrial for itself.
+    # With it each of the hundreds of processes that the tests start compiles Seatrial for itself.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # In its place: a signal to this process is one to pytest, whose fixtures end their labs.
     os.chdir(CHECKOUT)

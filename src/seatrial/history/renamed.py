@@ -1,4 +1,6 @@
-"""Names that changed, old name -> the name of today. The one place for such names.
+"""Names that changed, old name -> the name of today, and records with the names of today.
+
+This is the one place for such names.
 
 Figures of an older trial belong to the series of today's names. Whoever renames a metric, a check
 or a field of a record adds a line here. A change of these names rebuilds each index.
@@ -27,6 +29,7 @@ FIELDS = {
 
 
 def todays_case(case: Case) -> Case:
+    """The same case with the name of today for its check."""
     return replace(case, check=CHECKS.get(case.check, case.check))
 
 

@@ -80,7 +80,7 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
     if site is None or requirements is None:
         raise InputError(errors)
     stack, missing = _stack(site)
-    errors += _transports(site, lines, stack)
+    errors += [*_transports(site, lines, stack), *_backend(site, lines)]
     complete = _complete(site)
     matrix = _matrix(site, complete)
     errors += problems(requirements, matrix)
@@ -150,6 +150,17 @@ def _stack(site: Site) -> tuple[Stack | None, str]:
         return load_stack(site), ""
     except LabError as error:
         return None, f"{error}; this plan assumes a stack with every program"
+
+
+def _backend(site: Site, lines: Lines) -> Iterator[Problem]:
+    """A native lab without sacct, which ReFrame's back end asks for the states of jobs.
+
+    Not for a virtual lab, whose checks all run in held jobs.
+    """
+    lab = site.lab
+    if lab and lab.engine == "native" and not lab.accounting and site.slurm.backend == "slurm":
+        message = "slurm, which is the default, needs accounting, which this lab does not have"
+        yield lines.problem("slurm.backend", message, "squeue, or lab.accounting: true")
 
 
 def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Problem]:

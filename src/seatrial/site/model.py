@@ -265,6 +265,10 @@ class ChosenBenchmarks(Model):
         settings = {name: getattr(self, name, None) for name in names}
         return [registry()[name](one) for name, one in settings.items() if one is not None]
 
+    def empty(self) -> list[str]:
+        """The names in the site's file that nothing follows."""
+        return [name for name in self._order if getattr(self, name, None) is None]
+
 
 if TYPE_CHECKING:
     Benchmarks = ChosenBenchmarks

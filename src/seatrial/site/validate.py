@@ -6,6 +6,7 @@ stack is in ``seatrial.plan.validate``.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from ipaddress import ip_network
@@ -28,7 +29,6 @@ def site_problems(site: Site) -> list[FieldProblem]:
         *_subnets(site),
         *_nodes(site),
         *_partitions(site),
-        *_backend(site),
         *profile_problems(site),
         *_transports(site),
         *_benchmarks(site),
@@ -146,17 +146,6 @@ def _partitions(site: Site) -> Iterable[FieldProblem]:
             )
 
 
-def _backend(site: Site) -> Iterable[FieldProblem]:
-    """A lab without sacct, with the back end of ReFrame that asks it for the states of jobs."""
-    lab = site.lab
-    if lab and site.slurm.backend == "slurm" and not (lab.engine == "native" and lab.accounting):
-        yield FieldProblem(
-            "slurm.backend",
-            f"slurm needs accounting, which this {lab.engine} lab does not have",
-            "squeue" if lab.engine == "virtual" else "squeue, or lab.accounting: true",
-        )
-
-
 def _rails(site: Site) -> list[str]:
     """The networks that trials measure; all of role test where ``trial.networks`` is wrong.
 
@@ -234,6 +223,12 @@ def _without_cable(field: str, network: str) -> FieldProblem:
 def _benchmarks(site: Site) -> Iterable[FieldProblem]:
     largest = max((len(NodeSet(part.nodes)) for part in site.partitions.values()), default=0)
     known = {*site.transports, *site.pseudo_transports}
+    for name in site.benchmarks.empty():
+        yield FieldProblem(
+            f"benchmarks.{name}",
+            "expected a mapping, found nothing",
+            f"write '{name}: {{}}' for its defaults, or remove the line",
+        )
     for benchmark in site.benchmarks.enabled():
         field, settings = f"benchmarks.{benchmark.name}", benchmark.settings
         yield from _check(field, benchmark.name)
@@ -273,11 +268,46 @@ def _check(field: str, name: str) -> Iterable[FieldProblem]:
         yield FieldProblem(field, f"its check is missing: {shown}", right)
         return
     text = file.read_text(errors="replace")
-    if not re.search(rf"""\bbenchmark = ["']{name}["']""", text):
+    try:
+        tree = ast.parse(text, file.name)
+    except (SyntaxError, ValueError) as error:
+        yield FieldProblem(field, f"{shown}: {error}", "correct the check")
+        return
+    own = [one for one in tree.body if isinstance(one, ast.ClassDef) and _is_check(one, name)]
+    if not own:
         message = f"{shown} has no check of this benchmark"
         yield FieldProblem(field, message, f'benchmark = "{name}"')
+    for one in own:
+        if "site_test" not in {ast.unparse(decorator) for decorator in one.decorator_list}:
+            message = f"{shown}:{one.lineno}: ReFrame does not run class {one.name}"
+            yield FieldProblem(field, message, "add @site_test above it")
     for other in sorted({*re.findall(r"""["']\+(\w+)["']""", text)} - {name}):
         yield FieldProblem(field, f"{shown} asks for +{other}, which no partition has", f"+{name}")
+    for line, call, other in _asked(tree):
+        if other != name:
+            message = f"{shown}:{line}: {call} is of another benchmark"
+            yield FieldProblem(field, message, call.replace(repr(other), repr(name)))
+
+
+def _is_check(one: ast.ClassDef, name: str) -> bool:
+    return any(
+        isinstance(line, ast.Assign)
+        and [ast.unparse(target) for target in line.targets] == ["benchmark"]
+        and ast.unparse(line.value) == repr(name)
+        for line in one.body
+    )
+
+
+def _asked(tree: ast.Module) -> Iterable[tuple[int, str, str]]:
+    """Line, call and benchmark of each call of ``context`` with the name of a benchmark."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "context.node_counts",
+            "context.variants",
+        ):
+            for given in node.args[:1]:
+                if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                    yield node.lineno, ast.unparse(node), given.value
 
 
 def _trial(site: Site) -> Iterable[FieldProblem]:

@@ -210,7 +210,12 @@ SETTINGS: Tuple[Setting, ...] = (
     Setting(
         name="rings",
         key="ring.",
-        takes={"rx": Number(), "rx_mini": Number(), "rx_jumbo": Number(), "tx": Number()},
+        takes={
+            "rx": Number(least=1),
+            "rx_mini": Number(),
+            "rx_jumbo": Number(),
+            "tx": Number(least=1),
+        },
         about="descriptors; more of them take longer bursts",
         command="ethtool -G",
         read=readers.ethtool("-g", readers.rings),
