@@ -16,6 +16,7 @@ from seatrial.base.paths import CHECKOUT
 from seatrial_lab.adapter import VIRTUAL, attach, end, engine_of
 from seatrial_lab.common import processes
 from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.frames import OUTPUT
 from seatrial_lab.virtual.share import PID_FILES, QEMU_PID, processes_of
 from seatrial_lab.virtual.status import status
 from trial_support import until
@@ -93,10 +94,12 @@ def test_the_nic_is_the_drivers_own(lab: VirtualLab) -> None:
 
 
 def test_a_looking_command_is_refused_while_a_step_runs(lab: VirtualLab) -> None:
-    step = lab.connect(
-        ["srun", "-N1", "sh", "-c", "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"]
-    )
+    script = "echo begun; i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"
+    step = lab.connect(["srun", "-N1", "sh", "-c", script], timeout=600)
     try:
+        # A job whose srun is ended earlier has its node for longer.
+        while (OUTPUT, b"begun\n") not in step.receive():
+            pass
         with pytest.raises(LabError, match="not while a step is measured"):
             lab.run(["squeue"], timeout=600)
         assert status(lab.spec.instance)["hosts"][1]["slurm_state"] == "measuring"

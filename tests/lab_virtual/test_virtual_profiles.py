@@ -27,7 +27,7 @@ def test_interrupt_moderation_sets_the_latency(trial) -> None:
 def test_all_is_as_before(lab: VirtualLab, trial) -> None:
     until(
         lambda: set(lab.node_states().values()) == {"idle"}, 20, "idle nodes",
-        lambda: lab.run(["scontrol", "show", "nodes"]).stdout,
+        lambda: lab.run(["sh", "-c", "scontrol show nodes; scontrol show jobs"]).stdout,
     )  # fmt: skip
     assert trial.after == trial.before
     for guest in trial.after:
