@@ -83,6 +83,18 @@ def test_sigterm_ends_what_fixtures_started(
     assert suite.returncode == 2, said
 
 
+def test_processes_of_the_tests_save_what_python_compiles(tmp_path: Path) -> None:
+    """Also where the environment forbids it, as in a container."""
+    text = "import sys\n\ndef test_saves():\n    assert not sys.dont_write_bytecode\n"
+    (tmp_path / "test_saves.py").write_text(text)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [*OURS, "-q", "-n", "0", str(tmp_path)], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_campaign_names_rounds_in_its_own_file() -> None:
     """Otherwise --long does not find its tests."""
     tests = CHECKOUT / "tests"

@@ -25,7 +25,7 @@ SETTING = {"setting coalesce.rx-usecs of eth1": ("125", "150")}
 ITERATIONS = {"benchmark osu.iterations": ("100", "10")}
 BUFFERS = {"variable BUFFERS of tcp": ("65536", "16384")}
 SEEDS = rounds(range(1, 3), range(1, 7))
-FEW = rounds(range(1, 2), range(1, 4))
+FEW = rounds(range(1, 2), range(1, 5))
 EVERY_OTHER = set(range(CHANGE % 2, NIGHTS, 2))
 
 

@@ -5,31 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from virtual_support import Tried, run_profiles, running, state, write_site
+from virtual_support import SMALL, Tried, run_profiles, running, state, write_site
 
 from seatrial_lab.adapter import further_lab
-from seatrial_lab.protocol import Lab
 from seatrial_lab.virtual.engine import VirtualLab
 
-#: NetPIPE repeats 100 times: a series starts with four more interrupts now and then, 6 % of the
-#: time of 30 round trips
-SITE = """\
-schema: 1
-name: moderated
-lab:
-  engine: virtual
-  nics: {igb: [igb]}
-networks:
-  mgmt: {role: management, interface: eth0, subnet: 10.78.0.0/24}
-  test: {role: test, interface: eth1, subnet: 10.78.1.0/24, switch_mtu: 9216}
-nodes:
-  - {names: "n[1-2]", class: igb, cores: 1}
-partitions:
-  compute: {nodes: "n[1-2]"}
-slurm: {backend: squeue}
-nic: {controllers: [10.78.0.254]}
-nic_profiles:
-  default: {description: as the driver starts them}
+PROFILES = """\
   igb-off:
     description: an interrupt for each frame
     coalescing: {rx_usecs: 0}
@@ -39,11 +20,14 @@ nic_profiles:
   igb-140:
     description: igb-125 with its value changed by 12 %
     coalescing: {rx_usecs: 140}
-transports: {}
-benchmarks:
-  netpipe: {max_bytes: 64, repetitions: 100, time_limit_s: 300, profiles: ["igb-*"]}
-trial: {repeats: 1, reruns: 2, profiles: ["*"]}
 """
+#: NetPIPE repeats 100 times: a series starts with four more interrupts now and then, 6 % of the
+#: time of 30 round trips
+SITE = (
+    SMALL.replace("transports: {}", PROFILES + "transports: {}")
+    .replace("repetitions: 30,", 'repetitions: 100, profiles: ["igb-*"],')
+    .replace("trial: {", "trial: {reruns: 2, ")
+)
 #: what igb-125 always has here, and igb-140 as if it were igb-125: less than what its value changes
 REQUIREMENTS = """\
 schema: 1
@@ -65,11 +49,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
         yield shared
 
 
-def seen(lab: Lab) -> dict[str, str]:
-    commands = ("ip -br -4 addr show dev eth1", "ethtool -c eth1", "tc qdisc show dev eth1")
-    return state(lab, ("n1", "n2"), commands)
-
-
 @pytest.fixture(scope="session")
 def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
     """Two guests share the profiles."""
@@ -77,8 +56,9 @@ def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
     second = further_lab(str(file), 2, lab.spec.instance)
     try:
         second.up()
-        before = [seen(lab), seen(second)]
+        before = [state(one, ("n1", "n2"), ["eth1"]) for one in (lab, second)]
         results = run_profiles(lab, file, ("igb-*",), second)
-        return Tried(results, before, [seen(lab), seen(second)])
+        after = [state(one, ("n1", "n2"), ["eth1"]) for one in (lab, second)]
+        return Tried(results, before, after)
     finally:
         second.down()

@@ -117,8 +117,15 @@ class Tried:
     after: list[dict[str, str]]
 
 
-def state(lab: VirtualLab, nodes: Sequence[str], commands: Sequence[str]) -> dict[str, str]:
-    """What commands show of nodes. One process for each node: a start takes most of their time."""
+def state(
+    lab: VirtualLab, nodes: Sequence[str], interfaces: Sequence[str], *further: str
+) -> dict[str, str]:
+    """What can be seen of each node: addresses, moderation and shapers of interfaces, and what
+    ``further`` commands show. Not the numbers of interfaces: a driver that is loaded again gives
+    others. One process for each node: a start takes most of their time.
+    """
+    of_one = ("ip -br -4 addr show dev {}", "ethtool -c {}", "tc qdisc show dev {}")
+    commands = [*further, *(words.format(one) for one in interfaces for words in of_one)]
     script = "set -e; " + "; ".join(f"echo '= {command}'; {command}" for command in commands)
     return {
         node: lab.run(["sh", "-c", script], user="root", node=node, check=True).stdout

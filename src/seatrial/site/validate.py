@@ -290,24 +290,22 @@ def _check(field: str, name: str) -> Iterable[FieldProblem]:
 
 
 def _is_check(one: ast.ClassDef, name: str) -> bool:
-    return any(
-        isinstance(line, ast.Assign)
-        and [ast.unparse(target) for target in line.targets] == ["benchmark"]
-        and ast.unparse(line.value) == repr(name)
-        for line in one.body
-    )
+    for line in one.body:
+        match line:
+            case ast.Assign(targets=[ast.Name("benchmark")], value=ast.Constant(value)):
+                return bool(value == name)
+    return False
 
 
 def _asked(tree: ast.Module) -> Iterable[tuple[int, str, str]]:
     """Line, call and benchmark of each call of ``context`` with the name of a benchmark."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "context.node_counts",
-            "context.variants",
-        ):
-            for given in node.args[:1]:
-                if isinstance(given, ast.Constant) and isinstance(given.value, str):
-                    yield node.lineno, ast.unparse(node), given.value
+        match node:
+            case ast.Call(
+                ast.Attribute(ast.Name("context"), "node_counts" | "variants"),
+                [ast.Constant(str(name)), *_],
+            ):
+                yield node.lineno, ast.unparse(node), name
 
 
 def _trial(site: Site) -> Iterable[FieldProblem]:
