@@ -502,10 +502,10 @@ def killed_at(point: int, folder: Path, *words) -> bool:
 
 @pytest.mark.parametrize(
     ("words", "first"),
-    [(("judge",), 0), (("report",), 1), pytest.param(("verify", "--sign"), 2, marks=openssh)],
+    [(("judge",), 0), (("report",), 2), pytest.param(("verify", "--sign"), 4, marks=openssh)],
 )
 def test_a_command_that_is_killed_leaves_the_old_or_the_new_state(here, tmp_path, words, first):
-    """At each operation on a file (each third one in the suite), as every other command sees the
+    """At each operation on a file (each sixth one in the suite), as every other command sees the
     folder."""
     trial, states, seen = make_trial(tmp_path / "t"), set(), set()
     key = tmp_path / "key"
@@ -517,7 +517,7 @@ def test_a_command_that_is_killed_leaves_the_old_or_the_new_state(here, tmp_path
     if words != ("report",):
         here("report", trial)
     verb, *options = words
-    for point in range(*rounds((first, 100, 3), (0, 100, 1))):
+    for point in range(*rounds((first, 100, 6), (0, 100, 1))):
         after = shutil.copytree(trial, tmp_path / f"{point}" / "t")
         ended = killed_at(point, after, verb, after, *options, *([key] if options else []))
         kind = frozenset(

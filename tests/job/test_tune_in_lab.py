@@ -90,6 +90,7 @@ def test_a_program_that_communicates_has_a_best_profile(lab, tune):
     assert lab.run(["squeue", "--noheader"]).stdout == ""
 
 
+@pytest.mark.nightly(reason="a study of a program that does not communicate")
 def test_a_program_that_does_not_communicate_has_none(tune):
     program = ["python3", "-c", "import time; time.sleep(0.3); print('a b')"]
     code, said, answer = tune("rests", "--time-limit", "0.6", "--run-limit", "60", "--", *program)

@@ -220,6 +220,7 @@ def test_other_settings_are_refused_while_it_is_up(lab: VirtualLab) -> None:
     assert lab.up() is False
 
 
+@pytest.mark.nightly(reason="a virtual lab whose guest dies, started three times")
 def test_a_lab_whose_guest_died_is_started_anew(tmp_path: Path, lab: VirtualLab) -> None:
     spec = dataclasses.replace(lab.spec, instance=f"{lab.spec.instance}_again")
     other = VirtualLab(dataclasses.replace(lab.virtual_spec, lab=spec))

@@ -372,6 +372,7 @@ def test_the_time_of_a_program_may_be_what_it_prints(tmp_path):
 
 
 @needs_simgrid
+@pytest.mark.nightly(reason="a kernel of NPB, built and simulated")
 @pytest.mark.stack
 def test_a_kernel_of_the_source_of_NPB(tmp_path):
     make_suite(tmp_path / "NPB3.4.3/NPB3.4-MPI")

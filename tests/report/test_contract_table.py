@@ -238,6 +238,7 @@ def test_junit_has_a_test_case_for_each_clause(tmp_path):
 # --- print ----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly(reason="a report that a browser prints")
 def test_a_printed_report_has_every_figure_and_the_contract(written, tmp_path):
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:

@@ -30,6 +30,7 @@ SPECS = {
     "mpich-sock": "mpi-transport interface=eth1 transport=sock ^mpich device=ch3:sock",
     "intelmpi-tcp": "mpi-transport interface=eth1 transport=tcp ^intel-oneapi-mpi",
 }
+MORE_TRANSPORTS = pytest.mark.nightly(reason="modules of transports over verbs, built by Spack")
 #: file of a golden module -> spec, of transports that share a name with one of SPECS
 VERBS = {
     "openmpi-ucx-verbs": "mpi-transport interface=eth1 rdma_port=mlx5_0:1 transport=ucx "
@@ -133,6 +134,7 @@ def test_module_is_as_its_golden_file(trees, name: str, kind: str):
     assert neutral(file.read_text(), trees.home) == golden.read_text()
 
 
+@MORE_TRANSPORTS
 @pytest.mark.spack
 @pytest.mark.parametrize("kind", modules.KINDS)
 @pytest.mark.parametrize("name", VERBS)
@@ -152,6 +154,7 @@ def test_module_of_verbs_has_the_rdma_port(verbs_trees, name: str, kind: str):
         assert not looked_for
 
 
+@MORE_TRANSPORTS
 @pytest.mark.spack
 @pytest.mark.stack
 @pytest.mark.parametrize("kind", modules.KINDS)
@@ -187,6 +190,7 @@ def test_a_wrong_port_is_refused(spack, mpi_scope, words: str, reason: str):
     assert reason in done.stderr
 
 
+@MORE_TRANSPORTS
 @pytest.mark.spack
 def test_a_rdma_port_without_a_transport_over_verbs_is_refused(spack, tmp_path):
     found = spack.environment(tmp_path, ["mpi-transport rdma_port=mlx5_0:1 transport=ucx ^openmpi"])

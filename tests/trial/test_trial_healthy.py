@@ -322,13 +322,26 @@ def test_reframes_database_has_the_same_means_as_the_history(sound, trial_lab):
         for row in csv.DictReader(lines)
         if row["pvar"]
     }
+
+    def key(case, metric, location, unit):
+        at = f"@{location}" if location else ""
+        system = f"{sound.trial.site}:compute+{case.transport}"
+        return case.check, str(case.nodes), system, f"{metric}{at}", unit
+
+    # What a busy machine makes doubtful is a figure for ReFrame, and none for the history.
+    doubtful = {
+        key(run.case, one.metric, one.location, one.unit)
+        for run in sound.runs
+        for one in run.metrics
+        if one.doubt and not sound.trial.is_rerun(run)
+    }
     means = {}
     with opened(sound.folder.parent, print) as index:
         for series in index.series():
-            case, at = series.case, f"@{series.location}" if series.location else ""
-            system = f"{series.site}:compute+{case.transport}"
             (point,) = index.points(series)
-            key = (case.check, str(case.nodes), system, f"{series.metric}{at}", series.unit)
-            means[key] = pytest.approx(fmean(point.samples))
+            name = key(series.case, series.metric, series.location, series.unit)
+            means[name] = pytest.approx(fmean(point.samples))
     assert len(means) > 20
-    assert stored == means
+    assert not doubtful & means.keys()
+    assert stored.keys() >= doubtful
+    assert {name: mean for name, mean in stored.items() if name not in doubtful} == means
