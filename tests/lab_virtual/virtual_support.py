@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from campaigns import rounds
 from labs import clear_dead_sessions
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
@@ -44,6 +45,8 @@ benchmarks:
   netpipe: {max_bytes: 64, repetitions: 30, time_limit_s: 300}
 trial: {repeats: 1, profiles: ["*"]}
 """
+#: the profiles of the shared trial: the one with a wrong value, which is run again, at night
+TRIED = rounds(("igb-off", "igb-125"), ("igb-off", "igb-125", "igb-140"))
 #: each node with a processor of its own
 OWN = SMALL.replace("engine: virtual,", "engine: virtual, processors: own,")
 #: the files that start a guest, of which none is there
@@ -110,7 +113,7 @@ def run_profiles(lab: VirtualLab, file: Path, profiles: tuple[str, ...], *furthe
 
 @dataclass(frozen=True)
 class Tried:
-    """A trial of all profiles but the default, and the nodes' state before and after, by guest."""
+    """A trial of profiles, and the nodes' state before and after, by guest."""
 
     results: Results
     before: list[dict[str, str]]

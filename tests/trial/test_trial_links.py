@@ -113,6 +113,7 @@ def test_three_faults_in_many_nodes_are_named_and_nothing_else(place: Path, coun
     check_three(try_many(place, count, lambda lab: plant_three(lab, count)), count)
 
 
+@pytest.mark.nightly(reason="trials of labs with further faults")
 def test_a_node_that_dies_is_named_and_the_other_links_are_measured(
     place: Path, trial_lab: Lab, try_site: Callable[..., Results]
 ) -> None:

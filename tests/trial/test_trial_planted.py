@@ -176,6 +176,7 @@ def test_interrupted_during_a_rerun(place, trial_lab, workplace):
     assert read_results(results.folder).trial.notes == results.trial.notes
 
 
+@pytest.mark.nightly(reason="trials of labs with further faults")
 def test_slow_node_and_wrong_blas_are_named(place, try_site, trial_lab):
     """Node 4 computes slowly; the job of HPL has the reference BLAS forced upon it."""
     faults.slow_cpu(trial_lab, "n4", 10)

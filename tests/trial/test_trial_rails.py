@@ -155,6 +155,7 @@ def test_a_second_rail_that_leaves_the_profile_is_an_error_with_its_setting(atte
     assert nic_state(lab) == before
 
 
+@pytest.mark.nightly(reason="trials of labs with further faults")
 def test_a_slow_second_rail_is_rejected_with_rail_and_link(attempt, lab):
     faults.slow_link(lab, "n3", "100mbit", "eth2")
     try:
@@ -193,6 +194,7 @@ def test_a_rail_that_is_down_is_an_error_with_node_interface_and_network(attempt
     assert "n3: eth2 (rail2)" in bad.unmeasured["n3"]
 
 
+@pytest.mark.nightly(reason="trials of labs with further faults")
 def test_exchanged_cables_name_both_rails_and_the_node(attempt, lab):
     faults.cross_links(lab, "n1", "eth2")
     try:

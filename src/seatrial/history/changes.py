@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from seatrial.history.findings import drifts, rollouts
-from seatrial.history.findings.conditions import Under
+from seatrial.history.findings.changed_conditions import Under
 from seatrial.history.findings.describe import described
 from seatrial.history.findings.grouping import grouped
 from seatrial.history.findings.levels_of_series import NEW_LEVEL

@@ -246,7 +246,7 @@ def _wait(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[bytes]
         if time.monotonic() > deadline:
             logs = "; ".join(f"{name}: {_tail(log)}" for name, (_, log) in daemons.items())
             raise RuntimeError(f"{what} did not appear in {step['timeout']} s; {logs}")
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def be_init(config: dict[str, Any], report: int) -> None:

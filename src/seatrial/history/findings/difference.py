@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from seatrial.history import levels
-from seatrial.history.findings.conditions import AROUND
+from seatrial.history.findings.changed_conditions import AROUND
 from seatrial.history.findings.scale import scaled, unknown_noise
 from seatrial.history.series import Column
 from seatrial.results import statistics

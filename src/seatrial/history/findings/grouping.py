@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from seatrial.history.findings.apart import set_apart
 from seatrial.history.findings.cause import cause_of, new_nodes
-from seatrial.history.findings.conditions import AROUND
+from seatrial.history.findings.changed_conditions import AROUND
 from seatrial.history.findings.draft import Draft, named
 from seatrial.history.findings.levels_of_series import Part
 from seatrial.history.findings.site_changes import SiteChanges

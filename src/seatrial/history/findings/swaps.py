@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.history import places
-from seatrial.history.findings.conditions import AROUND, Conditions
+from seatrial.history.findings.changed_conditions import AROUND, Conditions
 from seatrial.history.series import Column, Series
 from seatrial.results.locations import Locations
 from seatrial.results.record import Case

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seatrial.history.conditions import NODES
 from seatrial.history.entry import is_zero
-from seatrial.history.findings.conditions import Conditions, Under
+from seatrial.history.findings.changed_conditions import Conditions, Under
 from seatrial.history.findings.record import Condition, Kind, Scope
 from seatrial.history.findings.scale import Scaled, scaled
 from seatrial.history.findings.swaps import Continued, Swaps, continued, find_swaps
