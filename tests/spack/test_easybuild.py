@@ -33,6 +33,7 @@ EASYBUILD = "5.4.1"
 #: kept between runs: 60 MB from PyPI
 HOME = CHECKOUT / ".seatrial" / f"easybuild-{EASYBUILD}"
 LMOD = Path("/usr/share/lmod/lmod/libexec/lmod")
+WITH_EASYBUILD = pytest.mark.nightly(reason="easyconfigs in EasyBuild, which PyPI has")
 
 
 def literals(tree: ast.Module | ast.ClassDef) -> dict[str, Any]:
@@ -162,6 +163,7 @@ def eb():
     return run
 
 
+@WITH_EASYBUILD
 def test_easybuild_finds_all_dependencies(eb, tmp_path):
     words = [*EASYCONFIGS, *UPSTREAM.values()]
     done = eb(tmp_path, *words, "--dry-run", f"--robot={CHECKOUT / 'easybuild'}")
@@ -172,12 +174,14 @@ def test_easybuild_finds_all_dependencies(eb, tmp_path):
     assert any("gompi-2025b.eb" in line for line in planned)  # found by itself
 
 
+@WITH_EASYBUILD
 def test_easybuild_accepts_style_and_checksums(eb, tmp_path):
     done = eb(tmp_path, *EASYCONFIGS, "--check-contrib")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All contribution checks PASSed!" in done.stdout
 
 
+@WITH_EASYBUILD
 def test_easybuild_refuses_a_missing_dependency(eb, tmp_path):
     """The dry run can fail: what it accepts above is not accepted in any case."""
     [source] = [file for file in EASYCONFIGS if file.name.startswith("netperf-")]
