@@ -105,3 +105,5 @@ def test_a_campaign_names_rounds_in_its_own_file() -> None:
         name for name, own in lines.items() if own and own != ["from campaigns import rounds"]
     }
     assert others == {"conftest.py"}
+    names = {Path(name).name for name, own in lines.items() if own}
+    assert all(name.startswith("test_") for name in names - {"conftest.py"}), names

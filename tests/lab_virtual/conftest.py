@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from virtual_support import SMALL, TRIED, Tried, run_profiles, running, state, write_site
+from virtual_support import SMALL, Tried, run_profiles, running, state, write_site
 
+from campaigns import rounds
 from seatrial_lab.adapter import further_lab
 from seatrial_lab.virtual.engine import VirtualLab
 
@@ -51,13 +52,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
 
 @pytest.fixture(scope="session")
 def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
-    """Two guests share the profiles of TRIED."""
+    """Two guests share the profiles. The one with a wrong value, which runs again, is for the
+    night."""
+    profiles = rounds(("igb-off", "igb-125"), ("igb-*",))
     file = write_site(tmp_path_factory.mktemp("virtual_trial"), SITE, REQUIREMENTS)
     second = further_lab(str(file), 2, lab.spec.instance)
     try:
         second.up()
         before = [state(one, ("n1", "n2"), ["eth1"]) for one in (lab, second)]
-        results = run_profiles(lab, file, TRIED, second)
+        results = run_profiles(lab, file, profiles, second)
         after = [state(one, ("n1", "n2"), ["eth1"]) for one in (lab, second)]
         return Tried(results, before, after)
     finally:

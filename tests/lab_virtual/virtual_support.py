@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns import rounds
 from labs import clear_dead_sessions
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
@@ -45,8 +44,6 @@ benchmarks:
   netpipe: {max_bytes: 64, repetitions: 30, time_limit_s: 300}
 trial: {repeats: 1, profiles: ["*"]}
 """
-#: the profiles of the shared trial: the one with a wrong value, which is run again, at night
-TRIED = rounds(("igb-off", "igb-125"), ("igb-off", "igb-125", "igb-140"))
 #: each node with a processor of its own
 OWN = SMALL.replace("engine: virtual,", "engine: virtual, processors: own,")
 #: the files that start a guest, of which none is there

@@ -181,7 +181,7 @@ def test_the_steps_of_a_run_are_summed_once_for_each_location(
     assert (wait.node, wait.part) == ("n499", 0.5)
 
 
-@pytest.mark.nightly(reason="results of a million lines, or of all links of 300 nodes")
+@pytest.mark.nightly(reason="figures of all links of 300 nodes")
 def test_300_nodes_with_all_links_are_within_the_bounds() -> None:
     """90,000 directions, with the waits of each pair, and each link with a reason."""
     nodes = [f"n{number}" for number in range(300)]

@@ -358,7 +358,7 @@ def test_a_report_that_cannot_be_made_leaves_the_trial_as_it_was(tmp_path):
     assert content(folder) == before
 
 
-@pytest.mark.nightly(reason="results of a million lines, or of all links of 300 nodes")
+@pytest.mark.nightly(reason="results of a million lines")
 def test_a_damaged_line_among_a_million_is_named(tmp_path):
     folder = make_trial(tmp_path / "t")
     rows = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)

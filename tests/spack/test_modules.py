@@ -190,7 +190,7 @@ def test_a_wrong_port_is_refused(spack, mpi_scope, words: str, reason: str):
     assert reason in done.stderr
 
 
-@MORE_TRANSPORTS
+@pytest.mark.nightly(reason="a transport that Spack refuses while it installs")
 @pytest.mark.spack
 def test_a_rdma_port_without_a_transport_over_verbs_is_refused(spack, tmp_path):
     found = spack.environment(tmp_path, ["mpi-transport rdma_port=mlx5_0:1 transport=ucx ^openmpi"])

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from seatrial_lab.software.packages import SOURCES, supported_release
 from seatrial_lab.software.steps import Step, carry_out, is_done, steps
 
 Progress = Callable[[str], None]
-DOWNLOADS = 4  # at the same time
 
 
 @dataclass(frozen=True)
@@ -123,22 +121,13 @@ def _provision(progress: Progress, prefix: Path) -> Stack:
         apt.install(missing, progress)
     installed = machine.installed()
     work = prefix / "work"
-
-    def execute(step: Step) -> None:
-        start = time.monotonic()
-        progress(f"{step.verb}ing {step.what}")
-        carry_out(step, prefix / "stamps", work / step.name)
-        progress(f"{step.what}: done in {time.monotonic() - start:.1f} s")
-
-    todo = [s for s in steps(prefix, release, installed) if not is_done(s, prefix / "stamps")]
     try:
-        # A download waits for the network, or unpacks on one processor. Builds use all of them.
-        with ThreadPoolExecutor(DOWNLOADS) as pool:
-            for _ in pool.map(execute, [step for step in todo if step.verb == "fetch"]):
-                pass
-        for step in todo:
-            if step.verb == "build":
-                execute(step)
+        for step in steps(prefix, release, installed):
+            if not is_done(step, prefix / "stamps"):
+                start = time.monotonic()
+                progress(f"{step.verb}ing {step.what}")
+                carry_out(step, prefix / "stamps", work)
+                progress(f"{step.what}: done in {time.monotonic() - start:.1f} s")
     finally:
         shutil.rmtree(work, ignore_errors=True)
     stack = describe(prefix, version, release, installed)
