@@ -21,6 +21,7 @@ from seatrial.stack import load_stack
 from seatrial_lab.native.engine import Lab
 
 SESSION = own_name("trial")
+FURTHER_FAULT = pytest.mark.nightly(reason="trials of labs with further faults")
 LAB_SITE = CHECKOUT / "site-configs" / "lab"
 MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
 #: the smallest that still prove their path

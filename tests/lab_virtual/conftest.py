@@ -57,11 +57,13 @@ def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
     profiles = rounds(("igb-off", "igb-125"), ("igb-*",))
     file = write_site(tmp_path_factory.mktemp("virtual_trial"), SITE, REQUIREMENTS)
     second = further_lab(str(file), 2, lab.spec.instance)
+
+    def seen() -> list[dict[str, str]]:
+        return [state(one, ("n1", "n2"), ["eth1"]) for one in (lab, second)]
+
     try:
         second.up()
-        before = [state(one, ("n1", "n2"), ["eth1"]) for one in (lab, second)]
-        results = run_profiles(lab, file, profiles, second)
-        after = [state(one, ("n1", "n2"), ["eth1"]) for one in (lab, second)]
+        before, results, after = seen(), run_profiles(lab, file, profiles, second), seen()
         return Tried(results, before, after)
     finally:
         second.down()

@@ -12,7 +12,10 @@ from seatrial.predict import programs
 from spack_support import REFUSED_SPECS
 from suite_maker import FILES
 
-pytestmark = [pytest.mark.spack, pytest.mark.nightly(reason="builds of NPB by its recipe")]
+pytestmark = [
+    pytest.mark.spack, pytest.mark.timeout(3600),
+    pytest.mark.nightly(reason="builds of NPB by its recipe"),
+]  # fmt: skip
 
 #: NPB's makefiles, except that a program is a text, and CG does not build.
 MAKEFILE = """\

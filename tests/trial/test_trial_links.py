@@ -22,7 +22,7 @@ from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.machine import LabMachine
 from seatrial_lab.native.site import lab_spec
-from trial_support import SMALL, Silent, make_site, until
+from trial_support import FURTHER_FAULT, SMALL, Silent, make_site, until
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 #: A fault is 100 times as slow. What disturbs a busy machine is not, not even five times in a row.
@@ -113,7 +113,7 @@ def test_three_faults_in_many_nodes_are_named_and_nothing_else(place: Path, coun
     check_three(try_many(place, count, lambda lab: plant_three(lab, count)), count)
 
 
-@pytest.mark.nightly(reason="trials of labs with further faults")
+@FURTHER_FAULT
 def test_a_node_that_dies_is_named_and_the_other_links_are_measured(
     place: Path, trial_lab: Lab, try_site: Callable[..., Results]
 ) -> None:

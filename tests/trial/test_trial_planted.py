@@ -15,7 +15,7 @@ from seatrial.trial.run import run_trial
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.machine import LabMachine
-from trial_support import SMALL, Resuming, Silent, make_site, undisturbed
+from trial_support import FURTHER_FAULT, SMALL, Resuming, Silent, make_site, undisturbed
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 LINKS = """
@@ -176,7 +176,7 @@ def test_interrupted_during_a_rerun(place, trial_lab, workplace):
     assert read_results(results.folder).trial.notes == results.trial.notes
 
 
-@pytest.mark.nightly(reason="trials of labs with further faults")
+@FURTHER_FAULT
 def test_slow_node_and_wrong_blas_are_named(place, try_site, trial_lab):
     """Node 4 computes slowly; the job of HPL has the reference BLAS forced upon it."""
     faults.slow_cpu(trial_lab, "n4", 10)

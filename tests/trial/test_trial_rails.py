@@ -17,7 +17,7 @@ from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.machine import LabMachine
 from seatrial_lab.native.site import lab_spec
-from trial_support import SMALL, Silent, make_site
+from trial_support import FURTHER_FAULT, SMALL, Silent, make_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 RULES = """
@@ -155,7 +155,7 @@ def test_a_second_rail_that_leaves_the_profile_is_an_error_with_its_setting(atte
     assert nic_state(lab) == before
 
 
-@pytest.mark.nightly(reason="trials of labs with further faults")
+@FURTHER_FAULT
 def test_a_slow_second_rail_is_rejected_with_rail_and_link(attempt, lab):
     faults.slow_link(lab, "n3", "100mbit", "eth2")
     try:
@@ -194,7 +194,7 @@ def test_a_rail_that_is_down_is_an_error_with_node_interface_and_network(attempt
     assert "n3: eth2 (rail2)" in bad.unmeasured["n3"]
 
 
-@pytest.mark.nightly(reason="trials of labs with further faults")
+@FURTHER_FAULT
 def test_exchanged_cables_name_both_rails_and_the_node(attempt, lab):
     faults.cross_links(lab, "n1", "eth2")
     try:
