@@ -285,8 +285,8 @@ class Fleet:
         self.each(self._restore_boot_state, reasons)
         after = self.looks()
         for node in self.nodes:
-            assert after[node] == before[node], f"{node}: {difference(before[node], after[node])}"
-            assert not self.has_journal(node), node
+            clean = after[node] == before[node] and not self.has_journal(node)
+            assert clean, f"{node}: {difference(before[node], after[node])}; {self.found_at(node)}"
         self.slurm("scancel", f"--user={self.lab.spec.user}")
         if reasons:
             self.slurm("scontrol", "update", f"nodename={','.join(reasons)}", "state=resume")
@@ -294,6 +294,13 @@ class Fleet:
             lambda node: self.wait(f"{node} idle", lambda: self.node_state(node)[0] == "idle")
         )
         return reasons
+
+    def found_at(self, node: str) -> str:
+        """What explains that a node is not as it was."""
+        running = self.root(node, "ps", "-eo", "pid,etime,args")
+        slurm = [line for line in running.splitlines() if "slurmstepd" in line or "-nic " in line]
+        said = self.nic(node, "show").stdout
+        return f"{self.node_state(node)} {slurm} {said} {self.history(node)[-3:]}"
 
     def clear(self) -> None:
         """After a test that failed: end its jobs and take the nodes back into service."""
