@@ -278,6 +278,7 @@ class FakeWorld:
         self.simulation = simulation
         self.me = simulation.spawn()
         self.slurmd = slurmd
+        simulation.time += 0.01  # a program does not start in the moment in which another one ends
         self.started = simulation.time
 
     def now(self) -> float:

@@ -201,6 +201,28 @@ def test_a_read_only_state_folder_is_the_reason(
     node.check_clean()
 
 
+@pytest.mark.parametrize("began", ["before the Epilog", "while it ran", "after its end"])
+def test_only_a_prolog_that_began_after_the_epilog_is_of_a_later_start(
+    node: Node, began: str
+) -> None:
+    """slurmd 22.05 may start both at once, for a job that is cancelled as it starts."""
+    before = node.session()
+    node.simulation.time += 1
+    epilog = node.session()
+    node.simulation.time += 1
+    meanwhile = node.session()
+    node.simulation.time += 1
+    epilog.end_job(JOB, True)
+    if began == "after its end":
+        node.simulation.time += 1
+        node.session().begin_job(JOB, "jumbo")
+        assert node.nic.raw["mtu"] == 9000
+    else:
+        with pytest.raises(Late, match="the job's Epilog has run already"):
+            (before if began == "before the Epilog" else meanwhile).begin_job(JOB, "jumbo")
+        node.check_clean()
+
+
 def test_a_grave_of_an_earlier_boot_says_nothing(node: Node) -> None:
     """Its time is of another clock, which may be ahead."""
     node.store.write_tombstone(JOB.id, JOB.restart, Tombstone(10**6, "boot-0"))

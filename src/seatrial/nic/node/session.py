@@ -224,26 +224,37 @@ class Session:
         if asked:
             try:
                 # Before waiting for the lock: who holds it may be this job's late Prolog.
-                grave = Tombstone(self.world.started, self.world.boot_id())
-                self.store.write_tombstone(job.id, job.restart, grave, job.cluster)
+                self._write_tombstone(job, self.world.started)
             except OSError as error:
                 self._require_journal(job, error)
         try:
             with self._lock(), self._writing_reason("job %s" % job.id):
-                journal = self._journal()
-                if journal is None or not is_of_job(journal, job.id, job.cluster):
-                    return
-                if journal["boot_id"] != self.world.boot_id():
-                    self._forget(journal, "the node was rebooted, which reset its interfaces")
-                    return
-                if self._is_of_a_later_start(journal):
-                    self.tell("an Epilog that slurmd's end orphaned leaves the later start alone")
-                    return
-                self._wait_for_steps(job)
-                self.undo(journal, "the job has ended")
+                self._undo_own(job)
+                # Slurm starts a job again when this Epilog has ended, but slurmd 22.05 may start
+                # the Prolog of a cancelled job beside it: that one is late, too.
+                if asked and self.world.alive(self.world.slurmd):
+                    with contextlib.suppress(OSError):  # the first one is there
+                        self._write_tombstone(job, self.world.now())
         except Busy as error:
             self.write_reason("job %s: not restored: %s" % (job.id, error))
             raise Unrestored(str(error))
+
+    def _write_tombstone(self, job: Job, at: float) -> None:
+        grave = Tombstone(at, self.world.boot_id())
+        self.store.write_tombstone(job.id, job.restart, grave, job.cluster)
+
+    def _undo_own(self, job: Job) -> None:
+        """Undo the profile of a job that has ended, if it is in force. Raises Unrestored."""
+        journal = self._journal()
+        if journal is None or not is_of_job(journal, job.id, job.cluster):
+            return
+        if journal["boot_id"] != self.world.boot_id():
+            self._forget(journal, "the node was rebooted, which reset its interfaces")
+        elif self._is_of_a_later_start(journal):
+            self.tell("an Epilog that slurmd's end orphaned leaves the later start alone")
+        else:
+            self._wait_for_steps(job)
+            self.undo(journal, "the job has ended")
 
     def _require_journal(self, job: Job, error: OSError) -> None:
         """Without a tombstone, only a Prolog that has written its journal cannot come too late."""
