@@ -49,10 +49,22 @@ def test_extra_lines_come_last_so_that_they_win() -> None:
     ]
 
 
-def test_a_dead_node_is_noticed_within_half_a_minute() -> None:
-    values = dict(line.split("=", 1) for line in conf() if "=" in line)
+def values_of(count: int) -> dict[str, str]:
+    nodes = tuple(f"n{number}" for number in range(1, count + 1))
+    return dict(line.split("=", 1) for line in conf(nodes=nodes) if "=" in line)
+
+
+@pytest.mark.parametrize("count", [4, 63])
+def test_a_dead_node_is_noticed_within_half_a_minute(count: int) -> None:
+    values = values_of(count)
     # Measured: a third of SlurmdTimeout to the next ping, 2.5 MessageTimeouts to give up.
     assert int(values["SlurmdTimeout"]) / 3 + 2.5 * int(values["MessageTimeout"]) < 25
+
+
+def test_many_nodes_have_more_time_to_answer() -> None:
+    few, many = values_of(63), values_of(240)
+    for name in ("SlurmdTimeout", "MessageTimeout", "TCPTimeout"):
+        assert int(many[name]) == 7 * int(few[name])
 
 
 @pytest.mark.parametrize(

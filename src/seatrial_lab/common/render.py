@@ -16,6 +16,8 @@ SLURM_FOLDER = "/run/slurm"
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 SLURMDBD_PORT = 6819
+#: a lab of so many nodes, or less than twice as many, has the shortest timeouts
+PATIENT_NODES = 32
 
 Version = tuple[int, int]
 
@@ -37,6 +39,9 @@ def cgroup_conf(version: Version) -> str:
 def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
     """Return slurm.conf. ``pmix`` is whether Slurm's PMIx plugin loads on this machine."""
     paths = LabPaths(spec.instance)
+    # A step starts on all nodes at once, which share the machine's processors: 240 nodes on two
+    # did not answer within 6 s.
+    patience = max(1, len(spec.nodes) // PATIENT_NODES)
     lines = [
         f"ClusterName={CLUSTER}",
         f"SlurmctldHost={LOGIN}",
@@ -63,9 +68,9 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "SlurmctldTimeout=30",
         # slurmctld must detect a dead node within 30 s. It retries a silent node for 2.5 times
         # MessageTimeout, which exceeds SlurmdTimeout.
-        "SlurmdTimeout=12",
-        "MessageTimeout=6",
-        "TCPTimeout=2",
+        f"SlurmdTimeout={12 * patience}",
+        f"MessageTimeout={6 * patience}",
+        f"TCPTimeout={2 * patience}",
         "KillWait=5",
         "UnkillableStepTimeout=30",
         "InactiveLimit=0",
