@@ -223,6 +223,17 @@ def test_only_a_prolog_that_began_after_the_epilog_is_of_a_later_start(
         node.check_clean()
 
 
+def test_an_orphaned_epilog_does_not_make_a_later_start_late(node: Node) -> None:
+    """Its slurmd has died, so the next one does not wait for its end."""
+    epilog = node.session()
+    node.slurmd_dies()
+    later = node.session()
+    node.simulation.time += 1
+    epilog.end_job(JOB, True)
+    later.begin_job(JOB, "jumbo")
+    assert node.nic.raw["mtu"] == 9000
+
+
 def test_a_grave_of_an_earlier_boot_says_nothing(node: Node) -> None:
     """Its time is of another clock, which may be ahead."""
     node.store.write_tombstone(JOB.id, JOB.restart, Tombstone(10**6, "boot-0"))

@@ -16,8 +16,10 @@ SLURM_FOLDER = "/run/slurm"
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 SLURMDBD_PORT = 6819
-#: a lab of so many nodes, or less than twice as many, has the shortest timeouts
+#: timeouts grow by one share for each so many nodes; less than twice as many have the shortest
 PATIENT_NODES = 32
+#: shares at most: MessageTimeout is 60 s then
+MOST_PATIENCE = 10
 
 Version = tuple[int, int]
 
@@ -41,7 +43,7 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
     paths = LabPaths(spec.instance)
     # A step starts on all nodes at once, which share the machine's processors: 240 nodes on two
     # did not answer within 6 s.
-    patience = max(1, len(spec.nodes) // PATIENT_NODES)
+    patience = min(max(1, len(spec.nodes) // PATIENT_NODES), MOST_PATIENCE)
     lines = [
         f"ClusterName={CLUSTER}",
         f"SlurmctldHost={LOGIN}",
@@ -66,13 +68,13 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "ReturnToService=2",
         "JobRequeue=0",
         "SlurmctldTimeout=30",
-        # slurmctld must detect a dead node within 30 s. It retries a silent node for 2.5 times
-        # MessageTimeout, which exceeds SlurmdTimeout.
+        # slurmctld must detect a dead node of a small lab within 30 s. It retries a silent node for
+        # 2.5 times MessageTimeout, which exceeds SlurmdTimeout.
         f"SlurmdTimeout={12 * patience}",
         f"MessageTimeout={6 * patience}",
         f"TCPTimeout={2 * patience}",
         "KillWait=5",
-        "UnkillableStepTimeout=30",
+        f"UnkillableStepTimeout={30 * patience}",
         "InactiveLimit=0",
         "Waittime=0",
         "MinJobAge=600",

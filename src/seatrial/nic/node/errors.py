@@ -14,7 +14,10 @@ class Refused(NicError):
 
 
 class Late(Refused):
-    """Nobody waits for this command any more. It changed nothing, and no operator must know."""
+    """The job has ended, or slurmd has died: nothing was changed, and no reason is written.
+
+    If slurmd lives, it still drains the node with its own words, "Prolog error".
+    """
 
 
 class BadInput(NicError):

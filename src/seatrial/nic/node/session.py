@@ -5,7 +5,7 @@ These hold at every moment, whichever process is killed:
 - Nothing is changed before a journal with the state to go back to is on disk.
 - A journal is removed only after that state was read back and found equal, or after a reboot.
 - Only the owner's Epilog, or the node itself once the owner is dead, undoes a profile.
-- A Prolog whose slurmd has died, or whose job's Epilog has run, leaves nothing applied.
+- A Prolog whose slurmd has died, or that began before its job's Epilog ended, leaves nothing.
 - If a change cannot be undone and verified, an exception says so; the exit code drains the node.
 """
 
@@ -118,7 +118,7 @@ class Session:
         tombstone = self.store.tombstone(
             job.id, job.restart, now, self.world.boot_id(), job.cluster
         )
-        # One from before this Prolog began is of an earlier start of a requeued job.
+        # An Epilog that ended before this Prolog began was of an earlier start of a requeued job.
         if tombstone and tombstone.at >= self.world.started:
             raise Late("this Prolog is late: the job's Epilog has run already")
 
@@ -229,12 +229,14 @@ class Session:
                 self._require_journal(job, error)
         try:
             with self._lock(), self._writing_reason("job %s" % job.id):
-                self._undo_own(job)
-                # Slurm starts a job again when this Epilog has ended, but slurmd 22.05 may start
-                # the Prolog of a cancelled job beside it: that one is late, too.
-                if asked and self.world.alive(self.world.slurmd):
-                    with contextlib.suppress(OSError):  # the first one is there
-                        self._write_tombstone(job, self.world.now())
+                try:
+                    self._undo_own(job)
+                finally:
+                    # slurmd 22.05 may start the Prolog of a cancelled job beside its Epilog. A
+                    # later start of the job waits until the Epilog of a living slurmd has ended.
+                    if asked and self.world.alive(self.world.slurmd):
+                        with contextlib.suppress(OSError):  # the first one may do
+                            self._write_tombstone(job, self.world.now())
         except Busy as error:
             self.write_reason("job %s: not restored: %s" % (job.id, error))
             raise Unrestored(str(error))
