@@ -25,7 +25,6 @@ from collections.abc import Iterator
 
 import pytest
 import typer.main
-import typer.testing
 from hypothesis import HealthCheck, settings
 
 import schedule
@@ -68,9 +67,9 @@ LEFT = pytest.StashKey[Counter]()
 
 
 # Typer makes the commands from their functions each time an application is called: half of the
-# processor time of the tests that call it. Once is enough for a process.
+# processor time of the tests that call it. Once is enough for a process. typer.testing, which test
+# files import later, takes this one.
 typer.main.get_command = functools.cache(typer.main.get_command)
-typer.testing._get_command = typer.main.get_command  # type: ignore[attr-defined]
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they
 # start: tests of what an interrupt does would wait in vain.

@@ -24,6 +24,9 @@ GROUPS = {
     "tests/trial/test_trial_rails.py": "links",
     "tests/trial/test_trial_profiles.py": "profiles",
     "tests/nic/test_survives.py": "survives",
+    # at night, 40 and 17 minutes of one processor
+    "tests/analysis/test_hostile_records.py": "hostile records",
+    "tests/results/test_hostile_figures.py": "hostile figures",
     "tests/cli/test_cli_trial.py": "cli lab",
     "tests/cli/test_cli_nic.py": "cli lab",
     "tests/cli/": "cli",

@@ -82,7 +82,7 @@ def test_the_made_up_trial_has_all_kinds_of_conclusions():
     assert not [one for one in made.missing if one.what == "usable runs"]
 
 
-@settings(max_examples=rounds(15, 1000), derandomize=True, database=None, deadline=None)
+@settings(max_examples=rounds(15, 3000), derandomize=True, database=None, deadline=None)
 @given(data=st.data())
 def test_no_number_of_a_record_ends_in_a_traceback_or_in_an_infinite_figure(data):
     changed = list(RUNS)

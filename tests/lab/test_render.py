@@ -51,7 +51,8 @@ def test_extra_lines_come_last_so_that_they_win() -> None:
 
 def values_of(count: int) -> dict[str, str]:
     nodes = tuple(f"n{number}" for number in range(1, count + 1))
-    return dict(line.split("=", 1) for line in conf(nodes=nodes) if "=" in line)
+    subnets = {"mgmt_subnet": "10.73.0.0/20", "test_subnet": "10.74.0.0/20"}
+    return dict(line.split("=", 1) for line in conf(nodes=nodes, **subnets) if "=" in line)
 
 
 @pytest.mark.parametrize("count", [4, 63])
@@ -61,10 +62,11 @@ def test_a_dead_node_is_noticed_within_half_a_minute(count: int) -> None:
     assert int(values["SlurmdTimeout"]) / 3 + 2.5 * int(values["MessageTimeout"]) < 25
 
 
-def test_many_nodes_have_more_time_to_answer() -> None:
-    few, many = values_of(63), values_of(240)
-    for name in ("SlurmdTimeout", "MessageTimeout", "TCPTimeout"):
-        assert int(many[name]) == 7 * int(few[name])
+@pytest.mark.parametrize(("count", "times"), [(64, 2), (240, 7), (1000, 10)])
+def test_many_nodes_have_more_time_to_answer(count: int, times: int) -> None:
+    few, many = values_of(4), values_of(count)
+    for name in ("SlurmdTimeout", "MessageTimeout", "TCPTimeout", "UnkillableStepTimeout"):
+        assert int(many[name]) == times * int(few[name])
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ class Fleet:
         """What explains that a node is not as it was."""
         running = self.root(node, "ps", "-eo", "pid,etime,args")
         slurm = [line for line in running.splitlines() if "slurmstepd" in line or "-nic " in line]
-        said = self.nic(node, "show").stdout
+        said = self.nic(node, "verify").stdout.strip()
         return f"{self.node_state(node)} {slurm} {said} {self.history(node)[-3:]}"
 
     def clear(self) -> None:

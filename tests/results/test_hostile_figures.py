@@ -100,7 +100,7 @@ def whole() -> Results:
     return Results(trial=trial, runs=list(runs.values()))
 
 
-@settings(max_examples=rounds(10, 1000), derandomize=True, database=None, deadline=None)
+@settings(max_examples=rounds(10, 3000), derandomize=True, database=None, deadline=None)
 @given(data=st.data())
 def test_nothing_fails_of_hostile_evidence(
     tmp_path_factory: pytest.TempPathFactory, whole: Results, data: st.DataObject

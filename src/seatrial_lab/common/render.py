@@ -16,7 +16,7 @@ SLURM_FOLDER = "/run/slurm"
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 SLURMDBD_PORT = 6819
-#: timeouts grow by one share for each so many nodes; less than twice as many have the shortest
+#: timeouts grow by one share for each so many nodes; fewer than twice as many have the shortest
 PATIENT_NODES = 32
 #: shares at most: MessageTimeout is 60 s then
 MOST_PATIENCE = 10
