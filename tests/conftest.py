@@ -61,6 +61,7 @@ NEEDS = {
 }
 #: beginnings of reasons to skip that no set-up of this machine could change
 UNAVOIDABLE = ("this release has no ", "spack: ")
+TESTS = CHECKOUT / "tests"
 NIGHTLY_SCRIPT = str(CHECKOUT / "ci" / "nightly")
 #: reason -> number of tests that are left to ci/nightly
 LEFT = pytest.StashKey[Counter]()
@@ -95,6 +96,10 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=rounds(25, 1000),
     )  # fmt: skip
     settings.load_profile("seatrial")
+    if hasattr(config, "workerinput") and config.args == config.getini("testpaths"):
+        config.args = schedule.collected_by(
+            TESTS, int(config.workerinput["workerid"][2:]), config.workerinput["workercount"]
+        )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -147,7 +152,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif item.get_closest_marker("spack"):
             item.add_marker(pytest.mark.timeout(3600))  # the first one has Spack itself set up
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: schedule.turn(item.nodeid))
+        items.sort(key=lambda item: (schedule.turn(item.nodeid), item.path))
 
 
 def is_longer_at_night(item: pytest.Item) -> bool:

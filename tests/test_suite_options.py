@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import schedule
 from seatrial.base.paths import CHECKOUT
 from trial_support import until
 
@@ -36,6 +37,16 @@ def test_long_selects_what_takes_longer_at_night() -> None:
     )
     names = set(re.findall(r"::(\w+)(?:\[.*)?$", done.stdout, re.MULTILINE))
     assert names & {PLAIN, PROPERTY, CAMPAIGN, MARKED} == {PROPERTY, CAMPAIGN, MARKED}
+
+
+def test_each_worker_collects_all_files_and_none_starts_where_another_does() -> None:
+    tests = CHECKOUT / "tests"
+    orders = [schedule.collected_by(tests, worker, 4) for worker in range(4)]
+    for order in orders:
+        files = [file for place in order for file in Path(place).rglob("test_*.py")]
+        files += [Path(place) for place in order if place.endswith(".py")]
+        assert sorted(files) == sorted(tests.rglob("test_*.py"))
+    assert len({order[0] for order in orders}) == 4
 
 
 ENDLESS = """
