@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import inspect
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import pytest
 
 from campaigns import rounds
 from seatrial.base.paths import CHECKOUT
+from seatrial.benchmarks.netpipe import NetPIPE
 from seatrial.cli import main
 from seatrial.report import write_all
 from seatrial.results import manifest
@@ -886,6 +888,19 @@ def test_an_unexpected_error_is_no_verdict(here, folder, monkeypatch):
         monkeypatch.setattr(manifest, "check_present", fail)
         code, _, said = here("verify", folder)
         assert (code, "Traceback" in said) == (wanted, wanted == 70)
+
+
+def test_an_error_in_a_method_of_a_benchmark_names_its_line(here, monkeypatch):
+    def metrics(self):
+        return self.names_that_are_not_there
+
+    # as in the file of a benchmark that was added
+    own = metrics.__code__.replace(co_filename=inspect.getfile(NetPIPE), co_firstlineno=4711)
+    monkeypatch.setattr(metrics, "__code__", own)
+    monkeypatch.setattr(NetPIPE, "metrics", metrics)
+    code, _, said = here("plan", "--site", "lab")
+    assert code == 70
+    assert "netpipe.py:4712: a defect of Seatrial (please report the lines above" in said
 
 
 def test_output_that_nobody_reads_is_no_verdict(folder):

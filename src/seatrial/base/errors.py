@@ -11,6 +11,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+PACKAGE = Path(__file__).parent.parent
+
 EXIT_ACCEPTED = 0
 EXIT_REJECTED = 1
 EXIT_INCOMPLETE = 2
@@ -56,12 +58,19 @@ def explained(error: OSError) -> str:
     return str(error)
 
 
+def place_of(error: Exception) -> tuple[Path, int | None]:
+    """The file and line of an error: of the last frame of Seatrial, as a library names its own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if Path(one.filename).is_relative_to(PACKAGE)]
+    place = (own or frames)[-1]
+    return Path(place.filename), place.lineno
+
+
 def unexpected(error: Exception) -> str:
     """An error that nobody expected in a line, with its place in the program."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())[:300]
-    where = f"{Path(place.filename).name}:{place.lineno}"
-    return f"a defect of Seatrial, {type(error).__name__}: {text} ({where})"
+    file, number = place_of(error)
+    return f"a defect of Seatrial, {type(error).__name__}: {text} ({file.name}:{number})"
 
 
 class SeatrialError(Exception):

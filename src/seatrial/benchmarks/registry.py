@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import traceback
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,12 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import seatrial.benchmarks
-from seatrial.base.errors import InputError, Problem
+from seatrial.base.errors import InputError, Problem, place_of
 from seatrial.base.names import PSEUDO_TRANSPORTS
 from seatrial.base.paths import CHECKS
 from seatrial.benchmarks.benchmark import Benchmark, Settings
 
-PACKAGE = Path(seatrial.__file__).parent
 #: what the class of a benchmark must define -> how
 _NEEDED = {
     "name": 'add the key of site.yaml, such as name = "ring"',
@@ -47,12 +45,10 @@ def _imported(name: str) -> ModuleType:
     except Exception as error:
         file = Path(seatrial.benchmarks.__path__[0], f"{name}.py")
         if isinstance(error, SyntaxError):
-            where, line, said = error.filename, error.lineno, error.msg
+            where, line, said = Path(error.filename or ""), error.lineno, error.msg
         else:
-            frames = traceback.extract_tb(error.__traceback__)
-            own = [one for one in frames if Path(one.filename).is_relative_to(PACKAGE)]
-            where, line, said = own[-1].filename, own[-1].lineno, str(error)
-        if where != str(file):  # of another module of Seatrial: the traceback says more
+            (where, line), said = place_of(error), str(error)
+        if where != file:  # of another module of Seatrial: the traceback says more
             raise
         text = f"{type(error).__name__}: {said}"
         raise InputError([Problem(file, line, "", text, "correct this module")]) from None

@@ -26,6 +26,7 @@ from seatrial.base.errors import (
     InputError,
     SeatrialError,
     explained,
+    place_of,
 )
 from seatrial.cli import (
     analyse,
@@ -118,11 +119,13 @@ def main() -> None:
     """
     try:
         code = run()
-    except Exception:
+    except Exception as error:
         code = EXIT_DEFECT
         with suppress(Exception):  # standard error may be what failed
             traceback.print_exc()
-            print("error: a defect of Seatrial: please report the lines above", file=sys.stderr)
+            file, number = place_of(error)
+            text = "please report the lines above, or correct the file if it is yours"
+            print(f"error: {file}:{number}: a defect of Seatrial ({text})", file=sys.stderr)
     sys.exit(code)
 
 
