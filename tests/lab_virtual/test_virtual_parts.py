@@ -127,6 +127,9 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
     assert (one.model, two.model) == ("igb", "e1000")
 
 
+VIRTUAL = "virtual, nics: {igb: [igb]}"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -134,7 +137,16 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
         ("{igb: [igb]}", "{igb: [igb, igb]}", "of the 1 test networks, not 2"),
         ("class: igb, cores: 1", "class: igb, cores: 2", "own up to 4"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
-        ("engine: virtual", "engine: native", "a native lab has no NIC models"),
+        (
+            "engine: virtual",
+            "engine: virtual, accounting: true",
+            ":3: lab.accounting: .* no slurmdbd",
+        ),
+        ("engine: virtual", "engine: native", ":3: lab.nics: a native lab has no NIC models"),
+        (VIRTUAL, "native, memory_MiB: 2048", ":3: lab.memory_MiB: a native lab has this machine"),
+        (VIRTUAL, "native, processors: own", ":3: lab.processors: a native lab has this machine"),
+        (VIRTUAL, "native, window_ns: 500", ":3: lab.window_ns: a native lab has no virtual time"),
+        (VIRTUAL, "native, bus_MB_s: 264", ":3: lab.bus_MB_s: the nodes of a native lab have no"),
         ('n[1-2]"', 'n[1-15]"', "15 NICs of igb and igb-vf are more than 14"),
     ],
 )

@@ -382,6 +382,19 @@ class LabWire(Model):
         return rate
 
 
+#: field of a virtual lab -> why a native lab does not have it
+_NOT_NATIVE = {
+    "nics": "a native lab has no NIC models",
+    "memory_MiB": "a native lab has this machine's memory",
+    "kernel": "a native lab has this machine's kernel",
+    "drivers": "a native lab has this machine's kernel",
+    "processors": "a native lab has this machine's processors",
+    "wires": "the wires of a native lab have no rate",
+    "bus_MB_s": "the nodes of a native lab have no host bus",
+    "window_ns": "a native lab has no virtual time",
+}
+
+
 class Lab(Model):
     """A cluster that Seatrial creates on this machine."""
 
@@ -441,18 +454,14 @@ class Lab(Model):
         return 1 if self.engine == "virtual" else os.cpu_count() or 1
 
     @model_validator(mode="after")
-    def _nics_need_virtual_engine(self) -> Lab:
-        if self.engine == "native" and self.nics:
-            raise InvalidValue("a native lab has no NIC models", "engine: virtual", "nics")
-        for name, own in (("kernel", self.kernel), ("drivers", self.drivers)):
-            if self.engine == "native" and own:
-                raise InvalidValue(
-                    "a native lab has this machine's kernel", "engine: virtual", name
-                )
-        if self.engine == "native" and self.processors == "own":
-            raise InvalidValue(
-                "a native lab has this machine's processors", "engine: virtual", "processors"
-            )
+    def _only_what_the_engine_has(self) -> Lab:
+        if self.engine == "virtual":
+            if self.accounting and "accounting" in self.model_fields_set:
+                raise InvalidValue("a virtual lab has no slurmdbd", "engine: native", "accounting")
+        else:
+            for name, message in _NOT_NATIVE.items():
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise InvalidValue(message, "engine: virtual", name)
         for name in ("wires", "bus_MB_s", "window_ns"):
             if getattr(self, name) and self.processors == "shared":
                 raise InvalidValue(
