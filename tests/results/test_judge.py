@@ -952,7 +952,10 @@ def links_under_load(bad, times, percent=90.0):
     ]
 
 
-@pytest.mark.parametrize(("times", "expected"), [(2, "inconclusive"), (4, "fail")])
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [(2, "inconclusive"), (3, "inconclusive"), (4, "fail")],  # three: by chance in 0.8 %
+)
 def test_load_does_not_choose_the_same_place_each_time(times, expected):
     bad = ("n1-n3", "n2-n3", "n3-n4")
     found = judge(trial(PAIRS), links_under_load(bad, times), requirements(PEERS))
