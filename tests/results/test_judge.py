@@ -422,6 +422,7 @@ def test_what_further_runs_did_not_confirm_is_noted():
 def test_above_one_bound_and_below_the_other_is_no_majority_within():
     both = MAJORITY + "    lower: -0.1\n"
     assert judged([50, 30, 10], both).verdict == "inconclusive"
+    assert judged([50, 30, 10, 31], both).verdict == "inconclusive"  # half is no majority
     assert judged([50, 30, 31], both).verdict == "pass"
     assert judged([50, 10, 51], both).verdict == "fail"
 
@@ -770,6 +771,7 @@ def test_how_long_a_figure_was_measured_counts_where_it_is_known(measured_s, per
         ([3300, 3301], "inconclusive"),  # two may be alike by chance
         ([1208, 1888, 1434], "inconclusive"),  # as load has it
         ([320, 321, 322], "inconclusive"),  # ten times is what waits can cost
+        ([335, 336, 337], "fail"),
         ([3300, 3301, 3500], "inconclusive"),  # not alike
     ],
 )
@@ -885,7 +887,8 @@ def test_a_figure_that_is_too_good_beside_a_disturbed_one():
         (50, 20, 0, 20, "inconclusive"),  # 16, so the bound may be 48
         (47, 20, 0, 20, "pass"),  # within that as well
         (50, 20, 20, 20, "pass"),  # both lost as much
-        (5, 20, 0, 95, "pass"),  # no wait of this length makes it ten times as long
+        (5, 20, 0, 95, "pass"),  # ten times as long at most, however long the wait
+        (7, 20, 0, 95, "inconclusive"),
         (65, 20, 0, 20, "fail"),
     ],
 )

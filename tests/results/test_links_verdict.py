@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.results.figures import slow_alone
 from seatrial.results.judge import judge
 from seatrial.results.record import Activity, Case, Job, Metric, Run, Suspect, Trial, Verdict
 from seatrial.results.requirements import load_requirements
@@ -104,6 +105,12 @@ def test_load_is_no_excuse_of_what_is_slow_alone_too(tmp_path, found):
     verdict = conclusion(tmp_path, run(slow, suspects=suspects, activity=busy))
     assert verdict.counts.get("fail", 0) == (7 + 14 + 1 if found else 0), verdict.counts
     assert verdict.counts.get("inconclusive", 0) == (0 if found else 22)
+
+
+def test_half_of_the_runs_are_enough_for_what_is_slow_alone():
+    found, fine = run({}, suspects=[fault("latency_us", "n1-n2", factor=5.0)]), run({})
+    assert slow_alone([found, fine]) == {(CASE, "latency_us"): {("", "n1-n2"): 5.0}}
+    assert slow_alone([found, fine, fine]) == {(CASE, "latency_us"): {}}
 
 
 def test_a_link_that_is_slow_alone_is_a_fault_although_others_are_slower_in_their_rounds(tmp_path):
