@@ -3,15 +3,16 @@
 import sys
 import traceback
 
-from seatrial.base.errors import EXIT_DEFECT, SeatrialError
+from seatrial.base.errors import EXIT_DEFECT, SeatrialError, defect
 
 try:
     from seatrial.cli import main
 except SeatrialError as error:  # an incomplete benchmark
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
-except (Exception, SystemExit):
+except (Exception, SystemExit) as error:
     traceback.print_exc()
+    print(defect(error), file=sys.stderr)
     sys.exit(EXIT_DEFECT)
 
 main()

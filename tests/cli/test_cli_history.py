@@ -16,6 +16,7 @@ from seatrial.history import notify
 from seatrial.history.index import opened
 from seatrial.results.record import RESULTS_FILE, TransportUse
 from seatrial.results.requirements import load_requirements
+from trial_folder import make_trial
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,12 @@ def test_without_a_selection_it_shows_the_trials(here, trials):
     assert lines[-3] == "2 trials, of which the newest is shown"
     assert lines[-2] == "2 series of figures; a selection shows them"
     assert lines[-1].startswith(f"not counted: {half}:")
+
+
+def test_an_acceptance_names_its_limits(here, tmp_path):
+    make_trial(tmp_path / "half", 40, site_repeats=4, repeats=2)
+    _, said, _ = here("history", "--trials", tmp_path)
+    assert re.search(r"^2026-08-02 00:00 +lab +accept of part +1 +half", said, re.MULTILINE), said
 
 
 def test_one_series_shows_what_changed_at_each_point(here, trials):

@@ -903,6 +903,15 @@ def test_an_error_in_a_method_of_a_benchmark_names_its_line(here, monkeypatch):
     assert "netpipe.py:4712: a defect of Seatrial (please report the lines above" in said
 
 
+def test_a_program_that_no_stack_has_is_an_error_in_the_benchmark(here, monkeypatch):
+    monkeypatch.setattr(NetPIPE, "steps", lambda self, job: job.program("netpip"))
+    code, _, said = here("plan", "--site", "lab")
+    assert code == 3
+    place = re.escape(f"{__file__}:")
+    message = r"the stack has no program 'netpip' for [\w-]+ \(did you mean 'netpipe'\?\)"
+    assert re.search(rf"^error: {place}\d+: {message}$", said, re.MULTILINE), said
+
+
 def test_output_that_nobody_reads_is_no_verdict(folder):
     reading, writing = os.pipe()
     os.close(reading)

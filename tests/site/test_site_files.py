@@ -155,6 +155,13 @@ def test_an_unknown_site_suggests_the_nearest_name():
         load.site_file("lba")
 
 
+@pytest.mark.parametrize("path", ["site-configs/lba/site.yaml", "/lba.yml"])
+def test_a_file_of_a_site_that_is_not_there_is_named_as_it_was_given(path):
+    with pytest.raises(InputError) as caught:
+        load.site_file(path)
+    assert str(caught.value) == f"{path}: there is no such file"
+
+
 def test_the_folder_and_the_name_must_agree(changed):
     file, line = changed("name: lab\n", "name: harbour\n")
     with pytest.raises(InputError) as caught:
@@ -172,7 +179,7 @@ def test_starting_point_is_valid_and_commented(tmp_path):
     assert {"default", "low-latency"} < set(profiles)
     assert profiles["bulk"]["interfaces"]["ens1f0"]["coalesce.rx-usecs"] == 100
     with pytest.raises(InputError, match="exists already"):
-        write_starting_point(folder, "harbour", "n1", "eth1")
+        write_starting_point(folder, "harbour", "n[1-2]", "eth1")
 
 
 def test_an_option_with_a_second_line_is_refused(tmp_path):
@@ -200,6 +207,7 @@ def test_links_of_a_large_site_are_those_of_all_nodes(tmp_path):
         ("harbour", "n[1", "eth1", "--nodes 'n[1': not a node list"),
         ("harbour", "n1,$(x)", "eth1", "--nodes 'n1,$(x)': '$(x)' is not the name of a node"),
         ("harbour", "n1", "e h", "--interface: 'e h' is not an interface (write for example eth1)"),
+        ("harbour", "n1..4", "eth1", "--nodes 'n1..4' is one node; a network has two"),
         ("harbour", "n[1-400]", "eth1", "networks.mgmt.subnet: 10.0.0.0/24 has 254 addresses"),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent
+SOURCE = Path(__file__).parents[2]  # of the packages seatrial and seatrial_lab
 
 EXIT_ACCEPTED = 0
 EXIT_REJECTED = 1
@@ -58,10 +58,10 @@ def explained(error: OSError) -> str:
     return str(error)
 
 
-def place_of(error: Exception) -> tuple[Path, int | None]:
+def place_of(error: BaseException) -> tuple[Path, int | None]:
     """The file and line of an error: of the last frame of Seatrial, as a library names its own."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [one for one in frames if Path(one.filename).is_relative_to(PACKAGE)]
+    own = [one for one in frames if Path(one.filename).is_relative_to(SOURCE)]
     place = (own or frames)[-1]
     return Path(place.filename), place.lineno
 
@@ -71,6 +71,12 @@ def unexpected(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     file, number = place_of(error)
     return f"a defect of Seatrial, {type(error).__name__}: {text} ({file.name}:{number})"
+
+
+def defect(error: BaseException) -> str:
+    """The line below the traceback of an error that nobody expected."""
+    text = "please report the lines above, or correct the file if it is yours"
+    return "error: " + str(Problem(*place_of(error), "", "a defect of Seatrial", text))
 
 
 class SeatrialError(Exception):

@@ -87,7 +87,8 @@ def parse_rate(text: str | int) -> int:
     if rate <= 0:
         raise InvalidValue("a rate is above 0", "write for example 100 Mbit/s")
     if rate.denominator != 1 or rate % 8:
-        raise InvalidValue("not a whole number of bytes per second", "write for example 100 Mbit/s")
+        what = f"{rate} bit/s is not a whole number of bytes per second"
+        raise InvalidValue(what, "write for example 100 Mbit/s")
     return int(rate)
 
 

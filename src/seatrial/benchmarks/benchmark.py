@@ -6,6 +6,7 @@ A module of this package that defines a subclass of ``Benchmark`` adds a benchma
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Proto
 
 from pydantic import Field
 
+from seatrial.base.errors import InputError, Problem
 from seatrial.base.fields import Model
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS, PSEUDO_TRANSPORTS
 from seatrial.base.suggest import FieldProblem, suggest
@@ -104,7 +106,12 @@ class Job:
     nodes_share_cores: bool = False
 
     def program(self, name: str) -> list[str]:
-        """The command of a program. Raises KeyError if the stack does not have it."""
+        """The command of a program. Raises InputError if the stack does not have it."""
+        if name not in self.programs:
+            caller = traceback.extract_stack(limit=2)[0]  # in the module of the benchmark
+            message = f"the stack has no program {name!r} for {self.transport}"
+            correction = suggest(name, self.programs)
+            raise InputError([Problem(caller.filename, caller.lineno, "", message, correction)])
         return list(self.programs[name])
 
     def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:

@@ -25,8 +25,8 @@ from seatrial.base.errors import (
     EXIT_UNREAD,
     InputError,
     SeatrialError,
+    defect,
     explained,
-    place_of,
 )
 from seatrial.cli import (
     analyse,
@@ -123,9 +123,7 @@ def main() -> None:
         code = EXIT_DEFECT
         with suppress(Exception):  # standard error may be what failed
             traceback.print_exc()
-            file, number = place_of(error)
-            text = "please report the lines above, or correct the file if it is yours"
-            print(f"error: {file}:{number}: a defect of Seatrial ({text})", file=sys.stderr)
+            print(defect(error), file=sys.stderr)
     sys.exit(code)
 
 

@@ -332,7 +332,7 @@ def show_trials(trials: Sequence[KnownTrial], last: int) -> None:
     wrong = [one for one in trials if one.wrong_clock][-last:]  # they have no place in time
     shown = [*wrong, *timed(trials)[-last:]]
     rows = [
-        [began(one), one.site, one.verdict or "none", str(one.figures), one.folder.name,
+        [began(one), one.site, one.word or "none", str(one.figures), one.folder.name,
          "; ".join(one.marks)]
         for one in shown
     ]  # fmt: skip

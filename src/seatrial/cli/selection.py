@@ -45,7 +45,7 @@ RoundsOption = Annotated[
 ]
 RerunsOption = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
+    typer.Option(min=0, metavar="N", help="Reruns of a failed case; default: site.yaml."),
 ]
 
 

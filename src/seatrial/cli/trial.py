@@ -48,7 +48,6 @@ from seatrial.plan.check import check_bounds, check_site
 from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.report import HISTORY_FILE, REPORT_FILE, terminal, write_all
-from seatrial.report.summary import verdict_word
 from seatrial.report.text import line
 from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import Baseline, check_origin, make_baseline
@@ -520,7 +519,7 @@ def sign_trial(place: Path, key: Path, data: bytes) -> None:
         signature.sign(place, key, data)
     except OSError as error:
         raise LabError(f"the signature cannot be kept: {error}") from None
-    words = (f"verdict {one.number}, {verdict_word(one)}" for one in verdicts)
+    words = (f"verdict {one.number}, {one.word}" for one in verdicts)
     say(f"signed: {'; '.join(words) or 'a trial without a verdict'}")
 
 

@@ -92,6 +92,7 @@ class Entry:
     block_runs: int = 1
     #: name of a series without a location, of which samples are missing -> how many each block has
     short: dict[str, list[int]] = field(default_factory=dict)
+    word: str = ""  # the verdict with its limits, such as "accept of part"
 
 
 def series_name(case: Case, metric: str, location: str = "") -> str:
@@ -160,6 +161,7 @@ def read_entry(folder: Path) -> Entry:
         newest.number if newest else 0, [*trial.planted, *_clock(started, results)], figures,
         conditions_of(trial, filter(is_valid, planned)), proven, _waits(planned),
         0 if trial.virtual_time else trial.repeats, _short(trial, planned, collected, figures),
+        newest.word.lower() if newest else "",
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class KnownTrial:
     proven: bool = True  # its results are as in its SHA256SUMS; False: it has none
     block_runs: int = 1  # as in the entry
     short: dict[str, list[int]] = field(default_factory=dict, hash=False, compare=False)
+    word: str = ""  # as in the entry
 
     @property
     def wrong_clock(self) -> str:

@@ -22,7 +22,7 @@ from seatrial.history.series import KnownTrial, Series
 from seatrial.history.sqlite_file import transaction
 from seatrial.results.record import SCHEMA, Case
 
-VERSION = 10  # of the tables and of what is read from a trial
+VERSION = 11  # of the tables and of what is read from a trial
 _MOST = 2**63 - 1  # of SQLite
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TABLES = """
@@ -32,7 +32,7 @@ CREATE TABLE trial (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     folder BLOB NOT NULL UNIQUE,  -- a name may be no text
     fingerprint TEXT NOT NULL,
-    name TEXT, site TEXT, started INTEGER, verdict TEXT, judged INTEGER, notes TEXT,
+    name TEXT, site TEXT, started INTEGER, verdict TEXT, word TEXT, judged INTEGER, notes TEXT,
     figures INTEGER NOT NULL,  -- number of its points
     cases INTEGER NOT NULL,    -- number of its rows of "under"
     proven INTEGER,
@@ -67,7 +67,7 @@ CREATE TABLE point (
 CREATE INDEX point_of_series ON point (series, trial, figures);
 """
 OF_TRIAL = (
-    "id, folder, name, site, started, verdict, notes, figures, proven, block_runs, short, "
+    "id, folder, name, site, started, verdict, notes, figures, proven, block_runs, short, word, "
     "cases, judged, fingerprint, fault"
 )
 FAULT, _JUDGED = map(OF_TRIAL.split(", ").index, ("fault", "judged"))  # places in a row
@@ -132,7 +132,7 @@ def add(
         fields |= {
             "name": entry.trial, "site": entry.site,
             "started": (entry.started - _EPOCH) // timedelta(microseconds=1),
-            "verdict": entry.verdict, "judged": min(entry.judged, _MOST),
+            "verdict": entry.verdict, "word": entry.word, "judged": min(entry.judged, _MOST),
             "notes": json.dumps(entry.notes), "figures": len(entry.figures),
             "proven": entry.proven, "block_runs": entry.block_runs,
             "short": json.dumps(entry.short),
@@ -240,11 +240,12 @@ def copies(rows: Sequence[tuple[Any, ...]]) -> dict[int, int]:
 
 
 def trial_of_row(row: Sequence[Any], trials: Path) -> KnownTrial:
-    number, folder, name, site, started, verdict, notes, figures, proven, block, short = row[:11]
+    number, folder, name, site, started, verdict, notes, figures = row[:8]
+    proven, block, short, word = row[8:12]
     begin = _EPOCH + timedelta(microseconds=started)
     return KnownTrial(
         number, trials / os.fsdecode(folder), name, site, begin, verdict, json.loads(notes),
-        figures, bool(proven), block, json.loads(short),
+        figures, bool(proven), block, json.loads(short), word,
     )  # fmt: skip
 
 

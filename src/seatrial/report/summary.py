@@ -22,7 +22,7 @@ from seatrial.report.text import (
     moment,
     quantity,
 )
-from seatrial.results.record import Case, Judgement, Results, Run, Verdict
+from seatrial.results.record import Case, Judgement, Results, Run
 from seatrial.results.wording import plural
 
 
@@ -184,7 +184,7 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
             f"had run, with {plural(total, 'judgement')}."
         )
     else:
-        key, word = verdict.verdict, verdict_word(verdict)
+        key, word = verdict.verdict, verdict.word
         bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
         if notrun:
             bad.append(f"{plural(notrun, 'planned case')} did not run")
@@ -210,15 +210,6 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
     return Headline(key, word, why, results.ended, took, counts)
 
 
-def verdict_word(verdict: Verdict) -> str:
-    """The verdict in capitals. An acceptance names its limits."""
-    if verdict.verdict != "accept":
-        return verdict.verdict.upper()
-    part = " OF PART" if verdict.scope else ""
-    waived = any(clause.status == "waived" for clause in verdict.clauses)
-    return f"ACCEPT{part}{' WITH WAIVERS' if waived else ''}"
-
-
 def _waived(results: Results) -> int:
     """The number of judgements that failed or were inconclusive on a waived clause."""
     assert results.verdict is not None
@@ -238,7 +229,7 @@ def verdict_history(results: Results) -> list[str]:
     for one in results.verdicts:
         kind = "the trial's own" if one.number == 1 else "judged later"
         here = ", shown here" if one is results.verdict else ""
-        text = f"Verdict {one.number} ({kind}{here}): {verdict_word(one)}"
+        text = f"Verdict {one.number} ({kind}{here}): {one.word}"
         text += f", {moment(one.judged or one.ended)}"
         text += f", by {one.user}" if one.user else ""
         text += f", seatrial {one.seatrial}" if one.seatrial else ""

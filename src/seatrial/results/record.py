@@ -576,6 +576,15 @@ class Verdict(Record):
     requirements: str = ""  # the copy that was judged by, relative to the trial's folder
     requirements_sha256: str = ""
 
+    @property
+    def word(self) -> str:
+        """The verdict in capitals. An acceptance names its limits."""
+        if self.verdict != "accept":
+            return self.verdict.upper()
+        part = " OF PART" if self.scope else ""
+        waived = any(clause.status == "waived" for clause in self.clauses)
+        return f"ACCEPT{part}{' WITH WAIVERS' if waived else ''}"
+
 
 Line = Trial | Run | Judgement | Verdict
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="record")])

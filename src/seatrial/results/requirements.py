@@ -203,7 +203,11 @@ class Threshold(Entry):
         if self.basis == "contract" and not self.source.strip():
             yield "a contract must name its source", "add 'source: \"tender, page\"'", "source"
         if self.form in ("reference", "plain") and not self.unit:
-            yield "an absolute bound needs its unit", "add 'unit: us'", "unit"
+            yield (
+                "an absolute bound needs its unit",
+                "add unit, such as 'unit: us', or peers, or relative_to",
+                "unit",
+            )
         fractions = [k for k in ("lower", "upper") if getattr(self, k) is not None]
         ratios = [k for k in ("at_most", "at_least") if getattr(self, k) is not None]
         if self.form == "reference":

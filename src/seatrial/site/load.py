@@ -33,6 +33,8 @@ def site_file(name: str) -> Path:
         return given.resolve()
     if (given / "site.yaml").is_file() and "/" in name:
         return (given / "site.yaml").resolve()
+    if given.suffix in (".yaml", ".yml"):
+        raise InputError([Problem(given, None, "", "there is no such file")])
     file = configs_folder() / name / "site.yaml"
     if not file.is_file():
         raise InputError(

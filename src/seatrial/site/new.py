@@ -28,6 +28,8 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
     _check("NAME", Name, name, f"{name!r} is not a site name: {NAME_RULE}")
     _check("--nodes", NodeList, nodes)
     _check("--interface", Interface, interface)
+    if (count := len(NodeSet(nodes))) < 2:
+        raise InputError(f"--nodes {nodes!r} is one node; a network has two (such as node[1-4])")
     if folder.exists():
         raise InputError(f"{folder} exists already; choose another name, or edit its files")
     templates = environment(TEMPLATES)
@@ -37,7 +39,7 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
             text = templates.get_template(f"{file}.j2").render(
                 name=name,
                 nodes=nodes,
-                count=len(NodeSet(nodes)),
+                count=count,
                 interface=interface,
                 benchmarks=list(registry()),
             )
