@@ -213,6 +213,14 @@ def test_damaged_node_file_is_no_proof(job, text):
     assert "counters of: none" in collected(job).reason
 
 
+def test_a_node_more_than_planned_is_no_proof(job):
+    data = json.loads((job / "net.n2.json").read_text())
+    for when in ("before", "after"):
+        data[when]["node"] = "n3"
+    (job / "net.n3.json").write_text(json.dumps(data))
+    assert "ran on 3 of 2 nodes (counters of: n1, n2, n3)" in collected(job).reason
+
+
 @pytest.mark.parametrize("reading", [5, {"errors": []}, {"errors": None}, {"errors": {"a": "9"}}])
 def test_a_reading_that_a_job_user_wrote_is_no_proof(job, reading):
     data = json.loads((job / "net.n2.json").read_text())

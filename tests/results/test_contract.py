@@ -278,6 +278,21 @@ def test_a_waiver_of_one_clause_excuses_no_other_figure():
     assert (result.verdict, statuses(result)) == ("reject", ["waived", "not met"])
 
 
+def test_a_waiver_excuses_what_fails_and_makes_up_for_nothing_else():
+    """What passes under the waived clause stands for itself, not for a figure without a bound."""
+    other = replace(NETPIPE, transport="openmpi-tcp")
+    runs = runs_of(NETPIPE, [30, 30, 30])
+    failed = runs_of(other, [60, 60, 60])
+    entries = CONTRACT.replace("check: netpipe", "check: 'n*'")
+    whole = concluded(trial(NETPIPE, other), [*runs, *failed], entries, WAIVER)
+    assert (whole.verdict, statuses(whole)) == ("accept", ["waived"])
+    unjudged = [
+        one.model_copy(update={"metrics": [*one.metrics, metric(1, "other_us")]}) for one in failed
+    ]
+    result = concluded(trial(NETPIPE, other), [*runs, *unjudged], entries, WAIVER)
+    assert (result.verdict, result.counts["missing"]) == ("incomplete", 1)
+
+
 def test_a_waiver_of_a_clause_that_is_met_changes_nothing():
     result = concluded(trial(NETPIPE), runs_of(NETPIPE, [30, 30, 30]), rest=WAIVER)
     assert (result.verdict, statuses(result), result.findings) == ("accept", ["met"], [])

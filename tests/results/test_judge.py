@@ -350,6 +350,12 @@ def pairs_runs(links, repeats=1, better="higher"):
     ]
 
 
+def test_a_case_without_a_figure_is_an_error():
+    result = verdict(trial(NETPIPE), [run(NETPIPE)], requirements(CONTRACT))
+    assert result.verdict == "incomplete"
+    assert f"{NETPIPE.id} ran and reported no figure" in result.findings
+
+
 def test_peers_find_the_node_that_bad_links_share():
     links = {"n1-n2": 117, "n1-n3": 20, "n1-n4": 116, "n2-n3": 21, "n2-n4": 118, "n3-n4": 22}
     runs = pairs_runs(links)

@@ -11,6 +11,7 @@ from seatrial.results.statistics import (
     decide,
     is_clear,
     median,
+    median_error,
     median_interval,
     median_without,
     quantile,
@@ -125,6 +126,11 @@ def test_the_value_of_a_majority_is_on_its_side(values, bound):
     if verdict != "inconclusive":
         value = summarize(values, "majority", "lower")
         assert (limit.excess(value) > 0) == (verdict == "fail")
+
+
+def test_the_error_of_a_median_is_that_of_many_normal_samples():
+    assert median_error(2.0, 1) == 2.0
+    assert median_error(2.0, 4) == pytest.approx(1.2533, abs=1e-4)  # sqrt(pi/2) * 2 / sqrt(4)
 
 
 def test_a_measured_bound_is_uncertain_too():
