@@ -204,7 +204,7 @@ def test_disturbed_runs_are_left_out_and_said():
     assert response.inputs.samples == 12  # round 6 has no run of default
     [missing] = [one for one in made.missing if one.what == "undisturbed runs"]
     assert missing.subject.endswith("(2 of 8 runs left out)")
-    assert missing.reason.startswith("it waited for a processor")
+    assert missing.reason.startswith("it waited more than 5 % of the time for a processor")
     assert "default" in missing.subject
 
 

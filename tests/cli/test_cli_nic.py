@@ -247,7 +247,7 @@ def test_a_dry_run_of_nothing_says_so(nic: Nic) -> None:
 
 def test_applied_verified_changed_by_somebody_restored(lab: Lab, nic: Nic, clean: None) -> None:
     answer = nic("verify")
-    assert (answer.code, answer.out) == (0, "NIC profile default: as it must be\n")
+    assert (answer.code, answer.out) == (0, "NIC profile default: as the profile has it\n")
     answer = nic("apply", "-p", "jumbo")
     assert answer.code == 0
     assert answer.out.startswith(
@@ -257,7 +257,7 @@ def test_applied_verified_changed_by_somebody_restored(lab: Lab, nic: Nic, clean
     assert shown.startswith("node n1, NIC profile in force: jumbo, for job by hand\n")
     assert rows(shown)["mtu"] == ["9000", "1500"]
     assert json.loads(nic("show", "--json").out)["in_force"]["profile"] == "jumbo"
-    assert nic("verify").out == "NIC profile jumbo: as it must be\n"
+    assert nic("verify").out == "NIC profile jumbo: as the profile has it\n"
     assert nic("verify", "-p", "default").code == 1
 
     root(lab, "n1", "ip link set eth1 mtu 1400")

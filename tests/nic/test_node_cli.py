@@ -219,7 +219,7 @@ def test_a_job(node: Node, capsys: Any) -> None:
     assert journal
     assert (journal["job"], journal["uid"], journal["phase"]) == ("7", "1000", "applied")
     assert node.run("verify") == 0
-    assert "as it must be" in capsys.readouterr().out
+    assert "as the profile has it" in capsys.readouterr().out
     node.nic.raw["mtu"] = 1400
     assert node.run("verify") == 1
     assert "mtu is 1400, not 9000" in capsys.readouterr().out

@@ -436,7 +436,7 @@ def test_the_profile_is_edited_while_in_force(
         answers = fleet.each(lambda node: fleet.nic(node, "verify").stdout)
         running = {node: fleet.state_of(job) == "RUNNING" for node, job in jobs.items()}
         for node in fleet.nodes:
-            assert "as it must be" in answers[node] or not running[node]
+            assert "as the profile has it" in answers[node] or not running[node]
         del changed["profiles"]["many"]
         file.write_text(json.dumps(changed))
         fleet.each(lambda node: fleet.wait_for_end(jobs[node]))

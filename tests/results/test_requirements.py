@@ -110,6 +110,16 @@ def test_rules_of_one_location_keep_their_order_among_the_others(location):
             "same run",
         ),
         ("    basis: relative\n    peers: median\n    at_least: -1\n", "at_least", "above zero"),
+        (
+            "    basis: relative\n    peers: median\n    at_least: 80\n",
+            "at_least",
+            "times itself",
+        ),
+        (
+            "    basis: relative\n    peers: median\n    at_most: 0.2\n",
+            "at_most",
+            "times itself",
+        ),
     ],
 )
 def test_incoherent_entries_are_told_with_their_line(rest, field, words):

@@ -80,6 +80,6 @@ def left_out(trial: str, case: Case, count: int, total: int) -> Missing:
     """The runs of a case that ``disturbed`` counts. The numbers are of the subject, so that the
     cases of which runs are left out are one sentence."""
     subject = f"{case.id} in {trial} ({count} of {plural(total, 'run')} left out)"
-    why = "it waited for a processor, that other programs used, for more than "
-    why += f"{DISTURBED_PERCENT:g} % of the time"
+    why = f"it waited more than {DISTURBED_PERCENT:g} % of the time for a processor that other "
+    why += "programs used"
     return Missing("undisturbed runs", subject, why, QUIET)

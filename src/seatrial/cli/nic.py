@@ -121,7 +121,7 @@ def diff(
 ) -> None:
     """Show the settings that a profile changes. Exit code 1: there are some.
 
-    Example: seatrial nic diff --profile jumbo
+    Example: seatrial nic diff --profile jumbo --node n1
     """
     _run(site, node, instance, _words("diff", profile, interface, json=as_json))
 
@@ -137,7 +137,7 @@ def apply(
 ) -> None:
     """Apply a profile by hand, until `restore`. The node refuses jobs with a profile.
 
-    Example: seatrial nic apply --profile jumbo --dry-run
+    Example: seatrial nic apply --profile jumbo --node n1 --dry-run
     """
     words = _words("apply", profile, interface, dry_run=dry_run)
     where = {"--site": site, "--node": node, "--instance": instance}
@@ -159,7 +159,7 @@ def verify(
 ) -> None:
     """Compare the settings with a profile. Exit code 1: they differ.
 
-    Example: seatrial nic verify --profile jumbo
+    Example: seatrial nic verify --profile jumbo --node n1
     """
     _run(site, node, instance, _words("verify", profile, interface, json=as_json))
 

@@ -227,6 +227,13 @@ class Threshold(Entry):
         for name in ratios if self.form in ("relative", "peers") else []:
             if getattr(self, name) <= 0:
                 yield "a ratio must be above zero", f"write for example '{name}: 1.5'", name
+        if self.form == "peers":  # else the locations in the middle break it
+            if self.at_least is not None and self.at_least > 1:
+                text = "the median of the locations is below 'at_least' times itself"
+                yield text, "write 80 % of the median as at_least: 0.8", "at_least"
+            if self.at_most is not None and self.at_most < 1:
+                text = "the median of the locations is above 'at_most' times itself"
+                yield text, "write 20 % above the median as at_most: 1.2", "at_most"
 
     def _reference_faults(
         self, fractions: list[str], ratios: list[str]

@@ -369,9 +369,8 @@ def verify(policy: Policy, arguments: Arguments) -> int:
     if "json" in arguments.flags:
         print(json.dumps(evidence, indent=1, sort_keys=True))
     else:
-        say(
-            "NIC profile %s: %s" % (name, "as it must be" if evidence["ok"] else evidence["reason"])
-        )
+        found = "as the profile has it" if evidence["ok"] else evidence["reason"]
+        say("NIC profile %s: %s" % (name, found))
     return 0 if evidence["ok"] else 1
 
 
