@@ -139,7 +139,10 @@ def end(instance: str, progress: Progress = lambda _: None) -> bool:
 
     Returns False if there is no such lab.
     """
-    for left in RUN_ROOT.glob(further_instance(instance, "[0-9]*")):
+    start = further_instance(instance, "")  # compared as text: the name may hold a pattern
+    for left in RUN_ROOT.glob("*"):
+        if not (left.name.startswith(start) and left.name.removeprefix(start).isdigit()):
+            continue
         if state.engine_of(left.name) in ("", VirtualLab.engine):  # "": a part of one
             VIRTUAL.end(left.name, progress)
     return engine_of(instance).end(instance, progress)

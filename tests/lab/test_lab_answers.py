@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from labs import own_name
-from seatrial.base.errors import LabError
+from seatrial.base.errors import InputError, LabError
+from seatrial_lab.adapter import end, further_instance
 from seatrial_lab.common import access, network, processes
 from seatrial_lab.common.paths import RUN_ROOT
 from seatrial_lab.common.spec import LabSpec
@@ -147,3 +148,21 @@ def test_who_waits_for_the_registry_is_told() -> None:
         network.remove(own_name("none"), note)
     assert heard == [f"waiting for another process that holds {RUN_ROOT}/.lock"]
     network.remove_registry()
+
+
+@pytest.mark.root
+def test_the_end_of_a_lab_takes_its_name_as_text():
+    """A pattern ended the further guests of other labs."""
+    RUN_ROOT.mkdir(exist_ok=True)
+    other = RUN_ROOT / further_instance(own_name("other"), 2)
+    other.mkdir()
+    try:
+        for name in ("*", "**", "/abs", f"{own_name('other')[:-1]}*"):
+            with pytest.raises(InputError, match="is not 1 to 20 of"):
+                end(name)
+        assert other.is_dir()
+        end(own_name("other"))
+        assert not other.exists()
+    finally:
+        if other.exists():
+            other.rmdir()
