@@ -890,6 +890,15 @@ def test_an_unexpected_error_is_no_verdict(here, folder, monkeypatch):
         assert (code, "Traceback" in said) == (wanted, wanted == 70)
 
 
+def test_an_interrupted_command_says_so(here, folder, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(manifest, "check_present", interrupt)
+    code, _, said = here("verify", folder)
+    assert (code, said.strip().splitlines()[-1]) == (130, "interrupted")
+
+
 def test_an_error_in_a_method_of_a_benchmark_names_its_line(here, monkeypatch):
     def metrics(self):
         return self.names_that_are_not_there

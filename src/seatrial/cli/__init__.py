@@ -132,6 +132,8 @@ def run() -> int:
     errors = open_console(stderr=True, highlight=False, soft_wrap=True)
     try:
         code = app(prog_name="seatrial", standalone_mode=False)
+        if code == EXIT_INTERRUPTED:  # Typer catches Ctrl-C itself, and says nothing
+            errors.print("interrupted")
         return code if isinstance(code, int) else EXIT_ACCEPTED
     except typer.Exit as end:
         return end.exit_code
