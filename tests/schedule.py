@@ -34,6 +34,8 @@ GROUPS = {
     "tests/cli/": "cli",
     "tests/slurm/": "slurm",
     "tests/nic/test_real_interfaces.py": "interfaces",
+    "tests/nic/test_routes.py": "routes",
+    "tests/test_suite_options.py": "suite options",
     "tests/test_code_style.py": "style",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import inspect
+import json
 import os
 import re
 import shutil
@@ -820,6 +821,22 @@ def test_root_writes_to_no_trial_that_another_user_can_exchange(here, tmp_path):
 
 #: Root without the right to what is another user's: nobody else may enter the checkout.
 UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+#: Python that calls seatrial with each list of words, and prints exit codes and standard errors.
+CALLS = """
+import contextlib, io, json, sys
+from seatrial.cli import main
+
+answers, commands = [], json.loads(sys.argv[1])
+for words in commands:
+    sys.argv[1:] = words
+    error = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(error):
+        try:
+            main()
+        except SystemExit as end:
+            answers.append((end.code, error.getvalue()))
+print(json.dumps(answers))
+"""
 
 
 @openssh
@@ -836,24 +853,32 @@ def test_what_a_user_may_not_read_or_write_is_an_error(tmp_path):
         for owned in (folder, place):
             shutil.chown(owned, 65534)
 
-        def call(*words) -> tuple[int, str]:
+        def call(*commands) -> list[tuple[int, str]]:
+            words = json.dumps([[str(word) for word in command] for command in commands])
             done = subprocess.run(
-                [*UNPRIVILEGED, sys.executable, "-m", "seatrial", *map(str, words)],
-                capture_output=True, text=True, check=False,
+                [*UNPRIVILEGED, sys.executable, "-c", CALLS, words],
+                capture_output=True, text=True, check=True,
             )  # fmt: skip
-            assert "Traceback" not in done.stderr
-            return done.returncode, done.stderr
+            answers = [(code, error) for code, error in json.loads(done.stdout)]
+            assert not any("Traceback" in error for _, error in answers)
+            return answers
 
-        code, error = call("verify", folder, "--sign", place / "k")
-        assert (code, "user 65534 owns it" in error) == (3, True)
-        assert call("verify", folder, "--key", place / "k.pub")[0] == 3
-        assert call("report", folder, "--output", place / "new")[0] == 3
+        signed, checked, reported = call(
+            ("verify", folder, "--sign", place / "k"),
+            ("verify", folder, "--key", place / "k.pub"),
+            ("report", folder, "--output", place / "new"),
+        )
+        assert (signed[0], "user 65534 owns it" in signed[1]) == (3, True)
+        assert (checked[0], reported[0]) == (3, 3)
         for file in ("results.jsonl", MANIFEST):
             (folder / file).chmod(0)
-            for words in (("report", folder), ("baseline", folder, "--site", place / "site.yaml")):
-                code, error = call(*words)
-                assert (code in (3, 4), file in error) == (True, True), words
-            assert call("verify", folder)[0] == (1 if file == "results.jsonl" else 3)
+            *others, checked = call(
+                ("report", folder), ("baseline", folder, "--site", place / "site.yaml"),
+                ("verify", folder),
+            )  # fmt: skip
+            for code, error in others:
+                assert (code in (3, 4), file in error) == (True, True)
+            assert checked[0] == (1 if file == "results.jsonl" else 3)
             (folder / file).chmod(0o644)
 
 

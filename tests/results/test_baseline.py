@@ -293,7 +293,9 @@ def test_an_odd_trial_is_named(tmp_path):
 def test_places(tmp_path):
     def links(*values):
         metrics = [metric(v, location=f"n1-n{i}") for i, v in enumerate(values, 2)]
-        return Results(trial=trial(PAIRS), runs=[run(PAIRS, *metrics) for _ in range(3)])
+        return Results(
+            trial=trial(PAIRS), runs=[run(PAIRS, *metrics, repeat=repeat) for repeat in range(3)]
+        )
 
     path = tmp_path / "requirements.yaml"
     write(path, links(10, 11))

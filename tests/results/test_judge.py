@@ -478,6 +478,13 @@ def test_fewer_runs_than_planned_and_runs_without_figures():
     assert empty.verdict == "incomplete"
 
 
+def test_two_records_of_one_repeat_are_not_two_runs():
+    runs = [run(NETPIPE, metric(30.0)), run(NETPIPE, metric(30.0))]
+    twice = verdict(trial(NETPIPE, repeats=2), runs, requirements(CONTRACT))
+    assert twice.verdict == "incomplete"
+    assert "more than one record of repeat 1" in " ".join(twice.findings)
+
+
 def test_missing_and_informative():
     runs = [run(NETPIPE, metric(30.0), metric(9.0, "stream_triad_MB_s"), metric(1.0, "x_us"))]
     rest = "informative:\n  - {metric: ['*_triad_*'], reason: context}\n"

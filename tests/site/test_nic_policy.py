@@ -273,7 +273,7 @@ GROUPS = st.fixed_dictionaries(
         | st.dictionaries(st.sampled_from(["tso", "gro", "rx-all"]), st.none() | st.booleans()),
         "napi_threaded": st.none() | st.booleans(),
         "rps_cpus": st.none() | st.sampled_from(["all", "none", "0", "0-3"]),
-        "egress_rate": st.none() | st.sampled_from(["1 Gbit/s", 8000]),
+        "egress_rate": st.none() | st.sampled_from(["1 Gbit/s", 8_000_000]),
     },
 )
 PROFILES = st.lists(

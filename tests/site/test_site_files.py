@@ -271,7 +271,12 @@ def test_sizes(text, size):
 
 @pytest.mark.parametrize(
     ("text", "rate"),
-    [("1 Gbit/s", 10**9), ("2.5Gbit/s", 2_500_000_000), ("100 Mbit/s", 10**8), (8000, 8000)],
+    [
+        ("1 Gbit/s", 10**9),
+        ("2.5Gbit/s", 2_500_000_000),
+        ("100 Mbit/s", 10**8),
+        (1_000_000, 1_000_000),
+    ],
 )
 def test_rates(text, rate):
     assert parse_rate(text) == rate
@@ -280,6 +285,12 @@ def test_rates(text, rate):
 @pytest.mark.parametrize("text", ["1 GB/s", "1 gbit/s", "0", "-8", "4", "0.1 kbit/s", ""])
 def test_wrong_rates(text):
     with pytest.raises(ValueError, match=r"not a|above 0"):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize("text", ["999 kbit/s", 1000, "1000"])
+def test_a_rate_without_its_unit_is_too_low(text):
+    with pytest.raises(ValueError, match="below 1 Mbit/s"):
         parse_rate(text)
 
 

@@ -77,7 +77,7 @@ def parse_size(text: str | int) -> int:
 def parse_rate(text: str | int) -> int:
     """Bits per second in ``text``: a number, with or without the unit kbit/s, Mbit/s or Gbit/s.
 
-    Raises InvalidValue, a ValueError.
+    At least 1 Mbit/s: a smaller one is a forgotten unit. Raises InvalidValue, a ValueError.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(bit/s|kbit/s|Mbit/s|Gbit/s)?", str(text).strip())
     if not match:
@@ -89,6 +89,9 @@ def parse_rate(text: str | int) -> int:
     if rate.denominator != 1 or rate % 8:
         what = f"{rate} bit/s is not a whole number of bytes per second"
         raise InvalidValue(what, "write for example 100 Mbit/s")
+    if rate < RATE_UNITS["Mbit/s"]:
+        what = f"{rate} bit/s is below 1 Mbit/s"
+        raise InvalidValue(what, "write the number with its unit, for example 1 Gbit/s")
     return int(rate)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seatrial.plan.selection import Selection
-from seatrial.site.model import MOST_ROUNDS
+from seatrial.site.model import MOST_RUNS
 
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 CheckOption = Annotated[
@@ -37,15 +37,15 @@ TrialsOption = Annotated[
 ]
 RepeatsOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Runs of each case in a round."),
+    typer.Option(min=1, max=MOST_RUNS, metavar="N", help="Runs of each case in a round."),
 ]
 RoundsOption = Annotated[
     int | None,
-    typer.Option(min=1, max=MOST_ROUNDS, metavar="N", help="Times through all profiles."),
+    typer.Option(min=1, max=MOST_RUNS, metavar="N", help="Times through all profiles."),
 ]
 RerunsOption = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Reruns of a failed case; default: site.yaml."),
+    typer.Option(min=0, max=MOST_RUNS, metavar="N", help="Reruns of a failed case."),
 ]
 
 

@@ -112,7 +112,7 @@ class Network:
             "smpi/send-is-detached-thresh": eager,
             # A message that is sent before its receive would share the receiver's link with the one
             # that is awaited there, and hold its sender's link meanwhile, as if the switch had no
-            # memory: ranks that drift apart then wait for one another (docs/dev/benchmarks.md).
+            # memory: ranks that drift apart then wait for one another (docs/dev/predictions.md).
             "smpi/async-small-thresh": "0",
             # what the ranges have already, or a full-duplex link has not
             "network/TCP-gamma": "0",

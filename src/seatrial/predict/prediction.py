@@ -29,7 +29,7 @@ FEW = 0.1
 #: speed at which a case is simulated to find the speed of the nodes: its time, which NPB prints
 #: with two decimals, is then long, also of the smallest class
 _SLOW = 0.01
-#: measured: docs/dev/benchmarks.md
+#: measured: docs/dev/predictions.md
 RENDEZVOUS = (
     "some of its messages are above the eager limit: by Open MPI's own TCP (btl tcp) they can take "
     "twice as long where both sides send"

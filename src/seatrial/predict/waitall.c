@@ -3,7 +3,7 @@
  * SimGrid 3.32 waits for the first of those that are left, again and again, and each time asks all of
  * them. A question about an eager message that has arrived searches the list of all eager messages
  * under way, of all ranks. With 128 ranks that all send to all, that is 10^10 steps and more for one
- * MPI_Alltoall (docs/dev/benchmarks.md). Later versions have a set in place of the list.
+ * MPI_Alltoall (docs/dev/predictions.md). Later versions have a set in place of the list.
  *
  * The functions are simgrid::smpi::Request::waitall and wait, which SimGrid's collective operations
  * call. Where a version has others, this one is not called. */

@@ -118,6 +118,7 @@ def case_errors(trial: Trial, runs: Sequence[Run]) -> dict[Case, str]:
             if not is_valid(run):
                 repeats[_reason(run)].append(run.repeat + 1)
         failed = sum(map(len, repeats.values()))
+        recorded = Counter(run.repeat + 1 for run in own)
         if not own:
             errors[case] = f"{case.id} was planned and did not run"
         elif repeats:
@@ -126,6 +127,8 @@ def case_errors(trial: Trial, runs: Sequence[Run]) -> dict[Case, str]:
                 for reason, numbers in repeats.items()
             )
             errors[case] = f"{case.id}: {failed} of {len(own)} runs failed ({reasons})"
+        elif twice := [str(number) for number, count in recorded.items() if count > 1]:
+            errors[case] = f"{case.id}: more than one record of repeat {', '.join(twice)}"
         elif len(own) < trial.runs_of_case:
             errors[case] = f"{case.id} ran {len(own)} times of the {trial.runs_of_case} planned"
         elif not any(run.metrics for run in own):

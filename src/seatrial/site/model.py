@@ -291,24 +291,26 @@ class Jobs(Model):
     )
 
 
-MOST_ROUNDS = 100  # of a trial
+#: of a trial: repeats of a case, rounds, and reruns
+MOST_RUNS = 100
 
 
 class TrialDefaults(Model):
     partition: Name | None = Field(
         default=None, description="partition of the trials, if the site has more than one"
     )
-    repeats: int = Field(default=2, ge=1, description="runs of each case in a round")
+    repeats: int = Field(default=2, ge=1, le=MOST_RUNS, description="runs of each case in a round")
     rounds: int = Field(
         default=1,
         ge=1,
-        le=MOST_ROUNDS,
+        le=MOST_RUNS,
         description="how often the trial goes through all NIC profiles, each time in new jobs; a "
         "comparison of profiles needs four or more",
     )
     reruns: int = Field(
         default=0,
         ge=0,
+        le=MOST_RUNS,
         description="how often a case runs again if its figures break a bound",
     )
     profiles: list[str] = ["default"]
