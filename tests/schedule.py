@@ -36,6 +36,7 @@ GROUPS = {
     "tests/nic/test_real_interfaces.py": "interfaces",
     "tests/nic/test_routes.py": "routes",
     "tests/test_suite_options.py": "suite options",
+    "tests/test_pipelines.py": "pipelines",
     "tests/test_code_style.py": "style",
 }
 

@@ -62,6 +62,7 @@ case "$*" in
     touch "$venv/pyvenv.cfg"
     cp "$0" "$venv/bin/python" ;;
 *purelib*) echo "$PWD" ;;
+*"pip config list"*) echo "$PIP_CONFIGURATION" ;;
 esac
 """
 
@@ -106,11 +107,40 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def version(checkout: Path) -> subprocess.CompletedProcess[str]:
+def version(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    variables["SEATRIAL_PYTHON"] = str(checkout.parent / "python")
     return subprocess.run(
         [checkout / "seatrial", "--version"], cwd=checkout.parent, capture_output=True, text=True,
-        env={**os.environ, "SEATRIAL_PYTHON": str(checkout.parent / "python")},
+        env={**os.environ, **variables},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("configured", "uses"),
+    [
+        ("", True),
+        ("global.cert='/etc/ssl/certs/ca-certificates.crt'", True),
+        ("global.index-url='https://pypi.example.org/simple'", False),
+        (":env:.no-index='1'", False),
+        ("global.proxy='proxy.example.org:3128'", False),
+    ],
+)
+def test_uv_does_not_install_where_pip_has_an_index_or_a_proxy(
+    checkout: Path, configured: str, uses: bool
+) -> None:
+    """And where there is no uv, pip installs."""
+    assert version(checkout, PIP_CONFIGURATION=configured).returncode == 0
+    lines = (checkout.parent / "noted").read_text().splitlines()
+    assert any("--requirement" in line and line.endswith("uv.lock") for line in lines) == uses
+    assert any(line.endswith(f"--requirement {checkout}/requirements.lock") for line in lines)
+
+
+def test_the_lock_has_one_uv_with_its_hashes(checkout: Path) -> None:
+    version(checkout)
+    lines = (checkout / ".venv" / "uv.lock").read_text().splitlines()
+    assert lines[0].startswith("uv==")
+    assert all(line.strip().startswith("--hash=sha256:") for line in lines[1:])
+    assert [line.endswith("\\") for line in lines] == [True] * (len(lines) - 1) + [False]
 
 
 def test_an_environment_that_was_left_half_made_is_made_again(checkout: Path) -> None:

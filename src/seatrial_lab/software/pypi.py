@@ -37,10 +37,11 @@ def download_wheel(name: str, into: Path, python: str, lock: Path = WHEELS) -> P
 def download_source(name: str, into: Path) -> Path:
     """Return the pinned source distribution of a project, not built. Raises LabError.
 
-    pip reads the metadata of a source distribution and may install build tools into a temporary
-    environment for that. Only the archive is kept, and its hash is pinned.
+    pip reads the metadata of a source distribution with setuptools of Seatrial's own environment:
+    a temporary one would take some seconds. Only the archive is kept, and its hash is pinned.
     """
-    return _download(SOURCES, name, into, ["--no-binary", name], "*.tar.gz")
+    options = ["--no-binary", name, "--no-build-isolation"]
+    return _download(SOURCES, name, into, options, "*.tar.gz")
 
 
 def _download(lock: Path, name: str, into: Path, options: list[str], pattern: str) -> Path:
