@@ -16,8 +16,10 @@ from slurm_support import HARBOUR
 from typer.testing import CliRunner
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli import slurm as command
 from seatrial.cli.slurm import app
+from seatrial.nic.node.policy import DEFAULT_FILE
 from seatrial.site.load import load_site
 from seatrial.slurm import install as installing
 from seatrial.slurm import running, versions
@@ -241,18 +243,23 @@ def test_only_what_belongs_on_the_controller(do: Do, tmp_path: Path) -> None:
 
 
 def test_other_folders_are_used_everywhere(do: Do, tmp_path: Path) -> None:
-    do("install", "--libexec", "/opt/nic", "--conf", "/opt/conf", "--state", "/var/nic/%n",
-       "--slurm-conf", "/opt/slurm")  # fmt: skip
+    do("install", "--libexec", "/opt/nic", "--state", "/var/nic/%n", "--slurm-conf", "/opt/slurm")
     files = {name: text.decode() for name, (_, text) in listing(tmp_path).items()}
     assert "usr/libexec" not in "".join(files)
     for name, text in files.items():
         if "seatrial_nic/" not in name:
             assert "/usr/libexec/seatrial" not in text, name
-            assert "/etc/seatrial" not in text, name
     inside = package_below(tmp_path).parent / "nic.json"
-    for text in (files["opt/conf/nic.json"], inside.read_text()):
+    for text in (files["etc/seatrial/nic.json"], inside.read_text()):
         assert json.loads(text)["state_folder"] == "/var/nic/%n"
     assert 'state=/var/nic/"$node"' in files["opt/nic/prolog"]
+
+
+def test_jobs_look_for_the_policy_where_it_is_installed() -> None:
+    """The program of a job imports nothing of Seatrial, so it names the file itself."""
+    script = CHECKOUT / "src/seatrial/checks/node/run.py"
+    assert f'\nPOLICY = "{DEFAULT_FILE}"' in script.read_text()
+    assert Layout().policy == DEFAULT_FILE
 
 
 def test_a_folder_that_leads_out_of_the_image_is_refused(do: Do, tmp_path: Path) -> None:

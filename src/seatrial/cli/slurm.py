@@ -43,7 +43,6 @@ Only = Annotated[
     typer.Option(metavar="PART", help="both, nodes or controller."),
 ]
 Libexec = Annotated[str, typer.Option(metavar="FOLDER", help="Of the scripts.")]
-Conf = Annotated[str, typer.Option(metavar="FOLDER", help="Of nic.json.")]
 SlurmFolder = Annotated[str, typer.Option(metavar="FOLDER", help="Of slurm.conf.")]
 Units = Annotated[str, typer.Option(metavar="FOLDER", help="Of systemd units.")]
 State = Annotated[
@@ -79,7 +78,6 @@ def install(
     root: Root = Path("/"),
     only: Only = "both",
     libexec: Libexec = DEFAULT.libexec,
-    conf: Conf = DEFAULT.conf,
     slurm_conf: SlurmFolder = DEFAULT.slurm,
     units: Units = DEFAULT.units,
     state: State = None,
@@ -90,7 +88,7 @@ def install(
 
     Example: seatrial slurm install --site harbour --dry-run
     """
-    layout = Layout(libexec, conf, slurm_conf, units, python, state)
+    layout = Layout(libexec=libexec, slurm=slurm_conf, units=units, python=python, state=state)
     if _site(site).lab and root == Path("/") and not dry_run:
         raise InputError(
             f"site {site} is a lab, which gets these files by itself: --site names a cluster "
@@ -166,7 +164,6 @@ def uninstall(
     root: Root = Path("/"),
     only: Only = "both",
     libexec: Libexec = DEFAULT.libexec,
-    conf: Conf = DEFAULT.conf,
     slurm_conf: SlurmFolder = DEFAULT.slurm,
     units: Units = DEFAULT.units,
     not_in_use: Annotated[
@@ -180,7 +177,7 @@ def uninstall(
 
     Example: seatrial slurm uninstall --site harbour --dry-run
     """
-    layout = Layout(libexec, conf, slurm_conf, units)
+    layout = Layout(libexec=libexec, slurm=slurm_conf, units=units)
     if not dry_run:
         _refuse_in_use(root, layout, not_in_use)
     try:
@@ -199,7 +196,6 @@ def check(
         str | None, typer.Option("--instance", "-i", help="Name of the lab, if the site is a lab.")
     ] = None,
     libexec: Libexec = DEFAULT.libexec,
-    conf: Conf = DEFAULT.conf,
     slurm_conf: SlurmFolder = DEFAULT.slurm,
 ) -> None:
     """Check that the running Slurm fits the NIC profiles. Exit code 1: it does not.
@@ -208,7 +204,7 @@ def check(
     """
     loaded_site = _site(site)
     lab = instance_of(loaded_site.name, instance) if loaded_site.lab else None
-    layout = lab_layout(lab) if lab else Layout(libexec, conf, slurm_conf)
+    layout = lab_layout(lab) if lab else Layout(libexec=libexec, slurm=slurm_conf)
     policy = policy_of(loaded_site, layout)
     findings = check_slurm(lambda words: _scontrol(words, lab), policy, layout)
     for one in findings:

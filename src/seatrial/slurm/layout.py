@@ -19,9 +19,10 @@ _FOLDER = re.compile(r"/[A-Za-z0-9._/-]*")
 class Layout:
     """Absolute paths of folders. Raises InputError for another path, or one that needs quoting.
 
-    ``libexec``: the node side and Slurm's scripts. ``conf``: the policy. ``slurm``: the folder of
-    slurm.conf. ``units``: systemd's units. ``python``: the interpreter of the nodes. ``state``
-    replaces the site's state folder; ``%n`` in it is the node's short name. Times are in s.
+    ``libexec``: the node side and Slurm's scripts. ``conf``: the policy, which jobs look for in
+    the default place only. ``slurm``: the folder of slurm.conf. ``units``: systemd's units.
+    ``python``: the interpreter of the nodes. ``state`` replaces the site's state folder; ``%n`` in
+    it is the node's short name. Times are in s.
     """
 
     libexec: str = "/usr/libexec/seatrial"

@@ -21,6 +21,7 @@ from pathlib import Path
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from seatrial.base.errors import LabGone, SeatrialError
+from seatrial.nic.node.policy import DEFAULT_FILE
 from seatrial.plan.model import Plan
 from seatrial.results.record import Job
 from seatrial.trial.machine import Machine
@@ -48,7 +49,6 @@ UNAVAILABLE_S = 20.0
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING",
          "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING")  # fmt: skip
 GONE = "GONE"  # the state of a job that Slurm no longer knows
-POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on the nodes
 SCRIPT = """\
 #!/bin/bash
 # Holds nodes under NIC profile {profile} for the trial {trial}, which cancels it.
@@ -313,7 +313,7 @@ class Allocation:
         if "Prolog" not in reason:
             return ""
         try:
-            policy = json.loads(self.machine.run(["cat", POLICY]).stdout)
+            policy = json.loads(self.machine.run(["cat", DEFAULT_FILE]).stdout)
             folder = policy["state_folder"]
             if "%n" not in folder:
                 return ""
