@@ -9,12 +9,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 from site_support import problems_of
 from typer.testing import CliRunner
 
 from seatrial.base.errors import InputError
-from seatrial.base.fields import parse_cpus, parse_rate, parse_size
+from seatrial.base.fields import NodeList, parse_cpus, parse_rate, parse_size
 from seatrial.base.paths import CHECKOUT, CHECKS
 from seatrial.benchmarks.registry import registry
 from seatrial.cli.site import app as site_commands
@@ -205,6 +206,8 @@ def test_links_of_a_large_site_are_those_of_all_nodes(tmp_path):
         ("Fjord2", "n1", "eth1",
          "'Fjord2' is not a site name: a lower-case letter, then lower-case letters"),
         ("harbour", "n[1", "eth1", "--nodes 'n[1': not a node list"),
+        ("harbour", "n[1-100000000]", "eth1", "--nodes 'n[1-100000000]': names more than 65536 nodes"),
+        ("harbour", "n[1-300]x[1-300]", "eth1", "--nodes 'n[1-300]x[1-300]': names more than 65536 nodes"),
         ("harbour", "n1,$(x)", "eth1", "--nodes 'n1,$(x)': '$(x)' is not the name of a node"),
         ("harbour", "n1", "e h", "--interface: 'e h' is not an interface (write for example eth1)"),
         ("harbour", "n1..4", "eth1", "--nodes 'n1..4' is one node; a network has two"),
@@ -262,6 +265,10 @@ def test_published_schema_fits_the_model_and_the_lab():
     published = json.loads((CHECKOUT / "site-configs" / "site.schema.json").read_text())
     assert published == site_schema(), "renew it: seatrial site schema --output ..."
     jsonschema.validate(YAML(typ="safe").load(LAB), published)
+
+
+def test_a_hyphen_of_a_name_is_no_range():
+    assert TypeAdapter(NodeList).validate_python("rack1-99999999") == "rack1-99999999"
 
 
 @pytest.mark.parametrize(("text", "size"), [("64 KiB", 65536), ("4MiB", 4 << 20), (17, 17)])
