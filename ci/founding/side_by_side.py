@@ -149,13 +149,16 @@ def aim(outcomes: Sequence[Outcome]) -> str:
 
 
 def _reason(one: Outcome) -> str:
-    """Why it does not agree, agrees by construction or is not comparable; what limits it."""
+    """Why it does not agree, agrees by construction or is not comparable; what limits it.
+
+    Of one that agrees in size, too: on what choices that depends.
+    """
     comparison = one.comparison
     if one.agrees == "unmeasured" and not comparison.not_comparable:
         return ""
     if one.word == "by construction":
         return comparison.by_construction.strip()
-    reason = comparison.not_comparable or (comparison.why if one.agrees != "size" else "")
+    reason = comparison.not_comparable or comparison.why
     return " ".join(filter(None, (reason.strip(), comparison.note.strip())))
 
 

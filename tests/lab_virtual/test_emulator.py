@@ -12,6 +12,7 @@ import pytest
 from virtual_support import BASE, OWN, PROGRAMS, SMALL, write_site
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.files import sha256
 from seatrial.results.record import NO_OWN_PROCESSORS
 from seatrial.site.load import load_site
 from seatrial_lab.virtual import plan, qemu
@@ -34,6 +35,7 @@ def program(folder: Path, version: str) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version}'\n")
     place.chmod(0o755)
+    place.with_name(build.SUM).write_text(sha256(place))
     return place
 
 
@@ -58,20 +60,35 @@ def another_version(place: Path) -> None:
     place.write_text("#!/bin/sh\necho 'QEMU emulator version 9.1.0 (Debian)'\n")
 
 
+def a_few_bytes(place: Path) -> None:
+    """It still says its version."""
+    place.write_text(place.read_text() + "\n")
+
+
+def without_sum(place: Path) -> None:
+    place.with_name(build.SUM).unlink()
+
+
 def a_folder(place: Path) -> None:
     place.unlink()
     place.mkdir()
 
 
-@pytest.mark.parametrize("damage", [not_executable, empty, another_version, a_folder])
+@pytest.mark.parametrize(
+    "damage", [not_executable, empty, another_version, a_few_bytes, without_sum, a_folder]
+)
 def test_a_damaged_saved_build_is_built_again(
     damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = f"10.0.2 (seatrial-{build.key()})"
     damage(program(tmp_path, good))
-    monkeypatch.setattr(build, "_build", lambda folder, place, _: program(tmp_path, good))
+    built = []
+    monkeypatch.setattr(build, "_build", lambda *_: built.append(program(tmp_path, good)))
+    (tmp_path / build.WORK).mkdir()  # of a build that was killed
     place = build.provide(tmp_path, lambda _: None)
     build._check(place)
+    assert built == [place]
+    assert not (tmp_path / build.WORK).exists()
 
 
 def test_a_build_that_is_another_program_is_refused(tmp_path: Path) -> None:

@@ -699,9 +699,19 @@ def test_where_the_lab_is_not_the_sites_own_no_baseline_applies():
     assert judgement.explanation.endswith(f"no requirement applies to it; baselines do not: {why}")
     concluded = verdict(shared, runs, baseline)
     assert concluded.verdict == "incomplete"
-    assert f"the site's baselines do not apply to this trial: {why}" in concluded.findings
+    (note,) = [one for one in concluded.findings if one.endswith(f"to this trial: {why}")]
+    assert note.startswith("the site's baselines and relative requirements do not apply")
     both = requirements(BASELINE.format(check="netpipe") + CONTRACT)
     assert verdict(shared, runs, both).verdict == "reject"
+
+
+def test_where_nodes_share_a_processor_no_relation_between_cases_applies():
+    """Two nodes compute no faster than one there."""
+    why = f"{NO_OWN_PROCESSORS}: cc is missing: apt-get install gcc"
+    runs = [*runs_of(NETPIPE, [30.0]), run(IMB, metric(300.0, "pingpong_us"))]
+    relative = requirements(RATIO)
+    assert verdict(trial(NETPIPE, IMB), runs, relative).verdict == "reject"
+    assert verdict(trial(NETPIPE, IMB, notes=[why]), runs, relative).verdict == "incomplete"
 
 
 def test_a_requirement_whose_cases_the_stack_lacks_is_a_note_of_its_own():

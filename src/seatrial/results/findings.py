@@ -258,7 +258,8 @@ def _case_errors(errors: Mapping[Case, str]) -> list[str]:
 
 def _no_baselines(trial: Trial) -> list[str]:
     why = trial.no_baselines
-    return [f"the site's baselines do not apply to this trial: {why}"] if why else []
+    text = "the site's baselines and relative requirements do not apply to this trial"
+    return [f"{text}: {why}"] if why else []
 
 
 def _missing(judgements: Iterable[Judgement]) -> list[str]:

@@ -50,6 +50,8 @@ OPTIONS = (
     "--disable-download",
 )  # fmt: skip
 TARGET = PROGRAM = "qemu-system-x86_64"
+WORK = "emulator.work"  # folder of a build
+SUM = "sha256"  # the file beside a saved program with its sum
 KEPT = 2  # saved builds, of this version of Seatrial and of one before
 
 
@@ -80,6 +82,7 @@ def provide(folder: Path, progress: Progress) -> Path:
     try:
         if not _is_sound(program, progress):
             _build(folder.resolve(), program, progress)
+        shutil.rmtree(folder / WORK, ignore_errors=True)  # of a build that was killed
     except OSError as error:
         raise LabError(f"QEMU cannot be built: {error}") from None
     for old in outdated(program.parent, "emulator-*", KEPT):
@@ -93,6 +96,9 @@ def _is_sound(program: Path, progress: Progress) -> bool:
         return False
     try:
         _check(program)
+        kept = program.with_name(SUM)
+        if not kept.exists() or kept.read_text().strip() != sha256(program):
+            raise LabError(f"{program} is not as it was saved")
     except LabError as error:
         progress(f"QEMU is built again: {error}")
         shutil.rmtree(program.parent)
@@ -104,7 +110,7 @@ def _build(folder: Path, program: Path, progress: Progress) -> None:
     for tool in ("cc", "patch"):
         if not shutil.which(tool):
             raise LabError(f"{tool} is missing: apt-get install {'gcc' if tool == 'cc' else tool}")
-    work = fresh(folder / "emulator.work")
+    work = fresh(folder / WORK)
     try:
         progress("QEMU: fetching its source")
         with apt(folder, "", sources=True) as packages:
@@ -123,6 +129,7 @@ def _build(folder: Path, program: Path, progress: Progress) -> None:
         done = fresh(work / "done")
         run(["strip", "-o", done / PROGRAM, build / TARGET], "stripping QEMU")
         _check(done / PROGRAM)
+        (done / SUM).write_text(sha256(done / PROGRAM) + "\n")
         replace(done, program.parent)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -13,8 +13,10 @@
  * - A timer runs when all running vCPUs have reached its deadline.
  * - An idle vCPU has no time.  It continues at the time of what wakes it.
  * - An interrupt from one vCPU to another that is behind is held until the
- *   other has reached the sender's time: none arrives before it was sent.
- *   A busy receiver may be ahead, so it may arrive late by a window.
+ *   other has reached the sender's time.  Its vector is in the APIC at once:
+ *   an other that ends or takes another interrupt meanwhile takes it early,
+ *   by less than a window.  A busy receiver may be ahead, so it may arrive
+ *   late by a window.
  * - When all are idle, the clock goes to the next deadline.
  * - While a device waits for the host (icount_hold), no vCPU runs and no time
  *   passes.
