@@ -162,6 +162,11 @@ def test_what_cannot_be_a_virtual_lab_is_said(
     [
         ("{igb: [igb]}", "{igb: [igb, igb]}", ":3: lab.nics.igb: one NIC model is needed"),
         (
+            "{igb: [igb]}",
+            "{igbx: [igb]}",
+            ":3: lab.nics.igbx: no class of nodes (did you mean 'igb'?)",
+        ),
+        (
             "class: igb, cores: 1",
             "class: igb, cores: 2",
             ":8: nodes.0.cores: 2 cores are too many (at most 1 in this lab; with lab.processors",

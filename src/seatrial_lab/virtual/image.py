@@ -69,7 +69,8 @@ def archive(base: Base, hot: HotFiles) -> Archive:
     all_files = load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES, *RDMA_MODULES))
     own = {check_driver(file, base.kernel_release, needs): file for file in base.drivers}
     if unused := own.keys() - set(map(module_name, all_files)):
-        raise LabError(f"no card of a virtual lab has the driver {', '.join(sorted(unused))}")
+        text = f"no card of a virtual lab has the driver {', '.join(sorted(unused))}"
+        raise LabError(f"{text}: those of docs/virtual-lab.md can be replaced")
     for file in all_files:
         source = own.get(module_name(file), base.modules / file)
         made.file(f"{place}/{file}", source.read_bytes())
