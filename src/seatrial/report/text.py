@@ -46,7 +46,7 @@ STATUSES = {
         ),
         Status("unjudged", "not judged", "…", ":", "yellow", "ran, but was not judged"),
         Status("notrun", "not run", "○", "o", "yellow", "planned, but did not run"),
-        Status("pass", "pass", "✓", ".", "green", "every figure is within its bounds"),
+        Status("pass", "pass", "✓", ".", "green", "every figure with bounds is within them"),
     )
 }
 # Of the clauses of a contract, in the order in which a reader needs them.
