@@ -149,17 +149,13 @@ def aim(outcomes: Sequence[Outcome]) -> str:
 
 
 def _reason(one: Outcome) -> str:
-    """Why it does not agree, agrees by construction or is not comparable; what limits it.
-
-    Of one that agrees in size, too: on what choices that depends.
-    """
+    """Why it is not counted or does not agree; on what it depends, also where it agrees."""
     comparison = one.comparison
     if one.agrees == "unmeasured" and not comparison.not_comparable:
         return ""
-    if one.word == "by construction":
-        return comparison.by_construction.strip()
-    reason = comparison.not_comparable or comparison.why
-    return " ".join(filter(None, (reason.strip(), comparison.note.strip())))
+    uncounted = comparison.by_construction if one.word == "by construction" else ""
+    texts = (comparison.not_comparable, uncounted, comparison.why, comparison.note)
+    return " ".join(text.strip() for text in texts if text)
 
 
 def _row(one: Outcome) -> str:

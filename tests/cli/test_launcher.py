@@ -129,7 +129,9 @@ def test_uv_does_not_install_where_pip_has_an_index_or_a_proxy(
     checkout: Path, configured: str, uses: bool
 ) -> None:
     """And where there is no uv, pip installs."""
-    assert version(checkout, PIP_CONFIGURATION=configured).returncode == 0
+    done = version(checkout, PIP_CONFIGURATION=configured)
+    assert done.returncode == 0
+    assert ("uv could not install" in done.stderr) == uses
     lines = (checkout.parent / "noted").read_text().splitlines()
     assert any("--requirement" in line and line.endswith("uv.lock") for line in lines) == uses
     assert any(line.endswith(f"--requirement {checkout}/requirements.lock") for line in lines)

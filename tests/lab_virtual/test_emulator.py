@@ -16,6 +16,7 @@ from seatrial.base.files import sha256
 from seatrial.results.record import NO_OWN_PROCESSORS
 from seatrial.site.load import load_site
 from seatrial_lab.virtual import plan, qemu
+from seatrial_lab.virtual.cache import sum_file
 from seatrial_lab.virtual.emulator import build
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.guest import agent
@@ -35,7 +36,7 @@ def program(folder: Path, version: str) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version}'\n")
     place.chmod(0o755)
-    place.with_name(build.SUM).write_text(sha256(place))
+    sum_file(place).write_text(sha256(place))
     return place
 
 
@@ -66,7 +67,7 @@ def a_few_bytes(place: Path) -> None:
 
 
 def without_sum(place: Path) -> None:
-    place.with_name(build.SUM).unlink()
+    sum_file(place).unlink()
 
 
 def a_folder(place: Path) -> None:

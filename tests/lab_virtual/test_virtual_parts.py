@@ -164,7 +164,7 @@ def test_what_cannot_be_a_virtual_lab_is_said(
         (
             "{igb: [igb]}",
             "{igbx: [igb]}",
-            ":3: lab.nics.igbx: no class of nodes (did you mean 'igb'?)",
+            ":3: lab.nics.igbx: no node has the class 'igbx' (did you mean 'igb'?)",
         ),
         (
             "class: igb, cores: 1",

@@ -700,7 +700,7 @@ def test_where_the_lab_is_not_the_sites_own_no_baseline_applies():
     concluded = verdict(shared, runs, baseline)
     assert concluded.verdict == "incomplete"
     (note,) = [one for one in concluded.findings if one.endswith(f"to this trial: {why}")]
-    assert note.startswith("the site's baselines and relative requirements do not apply")
+    assert note.startswith("the site's baselines and relations between cases do not apply")
     both = requirements(BASELINE.format(check="netpipe") + CONTRACT)
     assert verdict(shared, runs, both).verdict == "reject"
 
@@ -712,6 +712,24 @@ def test_where_nodes_share_a_processor_no_relation_between_cases_applies():
     relative = requirements(RATIO)
     assert verdict(trial(NETPIPE, IMB), runs, relative).verdict == "reject"
     assert verdict(trial(NETPIPE, IMB, notes=[why]), runs, relative).verdict == "incomplete"
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        "at_most: 1, unit: us",
+        "relative_to: {metric: other_us}, at_most: 3",
+        "peers: median, at_most: 1.5",
+    ],
+)
+def test_where_nodes_share_a_processor_relations_within_a_case_still_apply(bound):
+    """Such as that HPL has the BLAS that its variant names."""
+    places = [metric(30.0, location="n1"), metric(10.0, location="n2"), metric(10.0, location="n3")]
+    runs = [run(NETPIPE, *places, metric(1.0, "other_us", location="n1"))]
+    shared = trial(NETPIPE, notes=[f"{NO_OWN_PROCESSORS}: cc is missing"])
+    entry = f"\n  - {{select: {{check: netpipe}}, metric: latency_us, basis: relative, {bound}}}"
+    failed = [j for j in judge(shared, runs, requirements(entry)) if j.verdict == "fail"]
+    assert "n1" in {j.location for j in failed}
 
 
 def test_a_requirement_whose_cases_the_stack_lacks_is_a_note_of_its_own():

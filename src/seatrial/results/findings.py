@@ -258,7 +258,7 @@ def _case_errors(errors: Mapping[Case, str]) -> list[str]:
 
 def _no_baselines(trial: Trial) -> list[str]:
     why = trial.no_baselines
-    text = "the site's baselines and relative requirements do not apply to this trial"
+    text = "the site's baselines and relations between cases do not apply to this trial"
     return [f"{text}: {why}"] if why else []
 
 

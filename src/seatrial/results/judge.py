@@ -29,7 +29,7 @@ from seatrial.results.figures import (
 )
 from seatrial.results.locations import End, Locations, natural
 from seatrial.results.record import Case, Judgement, Run, Trial
-from seatrial.results.requirements import Requirements, Rule
+from seatrial.results.requirements import Requirements, Rule, Threshold
 from seatrial.results.statistics import Limit, Statistic
 from seatrial.results.wording import Explanation, number, requirement, some
 
@@ -74,7 +74,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     machine (``no_baselines``): with one processor for all nodes more nodes compute no faster.
     """
     if trial.no_baselines:
-        kept = [rule for rule in requirements.rules if rule.threshold.basis == "contract"]
+        kept = [rule for rule in requirements.rules if not _is_of_machine(rule.threshold)]
         requirements = replace(requirements, rules=tuple(kept))
     figures, defects = _collected(trial, runs)
     runs = [run for run in runs if run.case not in defects]
@@ -149,6 +149,14 @@ def _of_metric(
             yield plain[key].judgement(figure) or _Comparison(figure, rule, context).judgement()
         if not rules and not thresholds.is_informative(figure.location):
             yield _missing(figure, _name(figure, of_all.locations), of_all.trial.no_baselines)
+
+
+def _is_of_machine(threshold: Threshold) -> bool:
+    """Whether a bound other than a contract's holds for the machine of the site only."""
+    other = threshold.relative_to
+    return threshold.basis == "baseline" or (
+        threshold.basis == "relative" and other is not None and other.is_of_another_case
+    )
 
 
 def _comparable(alike: list[Figure], alone: bool | None) -> list[Figure]:

@@ -130,6 +130,11 @@ class Other(Entry):
     metric: str = Field(examples=["latency_us"])
     same_run: bool = False
 
+    @property
+    def is_of_another_case(self) -> bool:
+        keys = ("check", "variant", "transport", "network", "profile", "nodes")
+        return any(getattr(self, key) is not None for key in keys)
+
     def case(self, judged: Case) -> Case:
         new_check = self.check is not None and self.check != judged.check
         variant = self.variant if self.variant is not None else "" if new_check else judged.variant

@@ -24,6 +24,7 @@ from seatrial.site.validate_profiles import profile_problems
 def site_problems(site: Site) -> list[FieldProblem]:
     """All problems of a site, in the order of the sections of its file."""
     return [
+        *_nics(site),
         *_wires(site),
         *_networks(site),
         *_subnets(site),
@@ -36,6 +37,16 @@ def site_problems(site: Site) -> list[FieldProblem]:
         *_jobs(site),
         *_machine(site),
     ]
+
+
+def _nics(site: Site) -> Iterable[FieldProblem]:
+    """Cards of a virtual lab for a class that no node has."""
+    known = [group.node_class for group in site.nodes if group.node_class]
+    for name in site.lab.nics if site.lab else ():
+        if name not in known:
+            yield FieldProblem(
+                f"lab.nics.{name}", f"no node has the class {name!r}", suggest(name, known)
+            )
 
 
 def _wires(site: Site) -> Iterable[FieldProblem]:

@@ -9,7 +9,6 @@ from typing import Any
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.errors import InputError, LabError, Problem
-from seatrial.base.suggest import suggest
 from seatrial.site.model import LabWire, Site
 from seatrial.stack import stack_folder
 from seatrial_lab.common.slurm_files import nic_settings
@@ -128,13 +127,6 @@ def _cards(site: Site) -> list[Card]:
         for name, net in zip(site.test_networks, test, strict=True)
     ]
     cards = []
-    classes = [group.node_class or "" for group in site.nodes]
-    for name in site.lab.nics:
-        if name not in classes:
-            correction = suggest(name, classes)
-            raise InputError(
-                [Problem("", None, f"lab.nics.{name}", "no class of nodes", correction)]
-            )
     for number, group in enumerate(site.nodes):
         models = site.lab.nics.get(group.node_class or "", [])
         if len(models) != len(test):

@@ -21,12 +21,11 @@ from seatrial.base.errors import LabError
 from seatrial.base.files import sha256
 from seatrial_lab.common import processes
 from seatrial_lab.virtual import share
-from seatrial_lab.virtual.cache import outdated
+from seatrial_lab.virtual.cache import is_whole, outdated, sum_file
 
 BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
 SAVE_TIMEOUT_S = 600.0
 KEPT = 6  # saved guests, of 100 to 400 MB: of a few sites, or of a site with a few kernels
-SUM = ".sha256"  # suffix of the file with a saved guest's SHA-256
 DRIVERS_LOADED = b"warm\n"
 #: control sockets (QMP), which serve one client each: the broker, and who plants faults
 BROKER_SOCKET, FAULTS_SOCKET = "qmp.sock", "faults.sock"
@@ -51,13 +50,13 @@ def provide(
     Raises LabError, with the last lines of the console, if the guest does not boot.
     """
     file = folder / f"guest-{name}.state"
-    if not _is_whole(file):
+    if not is_whole(file):
         damaged = f"{file.name} is damaged: " if file.exists() else ""
         progress(
             f"{damaged}booting a guest to save (about a minute): none is saved for these NICs and "
             "this machine's programs"
         )
-        for left in (*folder.glob("guest-*.new"), file, file.with_suffix(SUM)):
+        for left in (*folder.glob("guest-*.new"), file, sum_file(file)):
             if left.is_dir():
                 shutil.rmtree(left)
             else:
@@ -65,22 +64,14 @@ def provide(
         draft = file.with_suffix(".new")
         try:
             _save(argv, env, run, draft)
-            file.with_suffix(SUM).write_text(sha256(draft))
+            sum_file(file).write_text(sha256(draft))
             draft.rename(file)
         finally:
             draft.unlink(missing_ok=True)
     for old in outdated(file, "guest-*.state", KEPT):
         old.unlink()
-        old.with_suffix(SUM).unlink(missing_ok=True)
+        sum_file(old).unlink(missing_ok=True)
     return file
-
-
-def _is_whole(file: Path) -> bool:
-    """Return whether a saved state is there, as it was written."""
-    try:
-        return sha256(file).encode() == file.with_suffix(SUM).read_bytes()
-    except OSError:  # missing, or something else in its place
-        return False
 
 
 def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> None:

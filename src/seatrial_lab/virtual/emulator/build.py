@@ -23,7 +23,7 @@ from seatrial.stack.files import digest, fresh, replace
 from seatrial.stack.machine import library_folder
 from seatrial_lab.software.packages import SourceArchive
 from seatrial_lab.software.pypi import download_wheel, pins
-from seatrial_lab.virtual.cache import outdated
+from seatrial_lab.virtual.cache import is_whole, outdated, sum_file
 from seatrial_lab.virtual.packages import Apt, Progress, apt
 
 HERE = Path(__file__).parent
@@ -51,7 +51,6 @@ OPTIONS = (
 )  # fmt: skip
 TARGET = PROGRAM = "qemu-system-x86_64"
 WORK = "emulator.work"  # folder of a build
-SUM = "sha256"  # the file beside a saved program with its sum
 KEPT = 2  # saved builds, of this version of Seatrial and of one before
 
 
@@ -96,8 +95,7 @@ def _is_sound(program: Path, progress: Progress) -> bool:
         return False
     try:
         _check(program)
-        kept = program.with_name(SUM)
-        if not kept.exists() or kept.read_text().strip() != sha256(program):
+        if not is_whole(program):
             raise LabError(f"{program} is not as it was saved")
     except LabError as error:
         progress(f"QEMU is built again: {error}")
@@ -129,7 +127,7 @@ def _build(folder: Path, program: Path, progress: Progress) -> None:
         done = fresh(work / "done")
         run(["strip", "-o", done / PROGRAM, build / TARGET], "stripping QEMU")
         _check(done / PROGRAM)
-        (done / SUM).write_text(sha256(done / PROGRAM) + "\n")
+        sum_file(done / PROGRAM).write_text(sha256(done / PROGRAM))
         replace(done, program.parent)
     finally:
         shutil.rmtree(work, ignore_errors=True)
