@@ -6,6 +6,11 @@
  *   lock A B N      threads on A and B read their clocks under one lock, N times each; both spin
  *   serve PORT      answer the datagrams of send
  *   send HOST PORT N BYTES   send N datagrams of 16 to 9000 bytes to serve, one after the other
+ *   stream HOST PORT N NS    send N datagrams to collect, NS apart, without sleeping
+ *   collect PORT N  receive from N senders without sleeping
+ *   interrupt A B C N NS   threads on A and B interrupt one on C N times each, NS apart: A by a
+ *                   signal, B by a memory barrier; all spin
+ *   list FOLDER     look at each file below a folder
  *   timer A NS N    processor A sleeps to N deadlines, NS apart
  *   repeat N        cost of rep stosb over N bytes, and of N instructions
  *   devices A N     processor A reads the ACPI timer N times beside its own counter
@@ -15,8 +20,11 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <ftw.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +32,7 @@
 #include <sys/io.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
@@ -205,6 +214,22 @@ static int datagram_socket(void)
     return s;
 }
 
+static void spin_until(int64_t time)
+{
+    while (now() < time) {
+    }
+}
+
+static void connect_to(int s, const char *host, int port)
+{
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+    if (inet_pton(AF_INET, host, &there.sin_addr) != 1 ||
+        connect(s, (struct sockaddr *)&there, sizeof there)) {
+        fail(host);
+    }
+}
+
 /* A datagram: when it was sent, and in the answer also the age of what it answers */
 static union {
     int64_t pair[2];
@@ -235,17 +260,13 @@ static void serve(int port)
 
 static void send_datagrams(const char *host, int port, long number, long bytes)
 {
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct samples ages[2] = {0};
     struct timeval limit = {.tv_sec = 5};
     int s = datagram_socket();
     int64_t *pair = datagram.pair;
 
-    inet_pton(AF_INET, host, &there.sin_addr);
     setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    if (connect(s, (struct sockaddr *)&there, sizeof there)) {
-        fail("connect");
-    }
+    connect_to(s, host, port);
     for (long n = 0; n < number; n++) {
         pair[0] = now();
         if (send(s, pair, bytes, 0) < 0 || recv(s, pair, MOST_BYTES, 0) <= 0) {
@@ -257,6 +278,155 @@ static void send_datagrams(const char *host, int port, long number, long bytes)
     send(s, pair, 0, 0);
     print("there", &ages[0]);
     print("back", &ages[1]);
+}
+
+/* An empty datagram, after all others have arrived, ends it. */
+static void stream(const char *host, int port, long number, long apart)
+{
+    int s = datagram_socket();
+    int64_t stamp, begun;
+
+    connect_to(s, host, port);
+    begun = now();
+    for (long n = 0; n < number; n++) {
+        spin_until(begun + n * apart);
+        stamp = now();
+        if (send(s, &stamp, sizeof stamp, 0) < 0) {
+            fail("send");
+        }
+    }
+    spin_until(now() + SECOND / 100);
+    send(s, &stamp, 0, 0);
+}
+
+static void collect(int port, int senders)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct samples ages = {0};
+    int s = datagram_socket();
+    int64_t stamp;
+
+    if (bind(s, (struct sockaddr *)&here, sizeof here)) {
+        fail("bind");
+    }
+    while (senders) {
+        ssize_t size = recv(s, &stamp, sizeof stamp, MSG_DONTWAIT);
+        if (size > 0) {
+            add(&ages, now() - stamp);
+        }
+        senders -= size == 0;
+    }
+    print("stream", &ages);
+}
+
+static struct {
+    pthread_t thread;
+    int processor;
+    volatile int ready, ended;
+    volatile long signals;
+} receiver;
+
+struct sender {
+    int processor;
+    void (*interrupt)(void);
+    long number, apart;
+};
+
+static void take_signal(int number)
+{
+    (void)number;
+    receiver.signals++;
+}
+
+static void *be_interrupted(void *unused)
+{
+    (void)unused;
+    run_on(receiver.processor);
+    receiver.ready = 1;
+    while (receiver.ended < 2) {
+    }
+    return NULL;
+}
+
+/* One at a time: of two that wait the receiver's processor takes one. */
+static void send_signal(void)
+{
+    long before = receiver.signals;
+
+    pthread_kill(receiver.thread, SIGUSR1);
+    while (receiver.signals == before) {
+    }
+}
+
+static void barrier(void)
+{
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, MEMBARRIER_CMD_FLAG_CPU,
+                receiver.processor)) {
+        fail("membarrier");
+    }
+}
+
+static void *interrupt_receiver(void *argument)
+{
+    struct sender *sender = argument;
+    int64_t begun;
+
+    run_on(sender->processor);
+    begun = now();
+    for (long n = 0; n < sender->number; n++) {
+        spin_until(begun + n * sender->apart);
+        sender->interrupt();
+    }
+    __atomic_add_fetch(&receiver.ended, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static void interrupt(int a, int b, int c, long number, long apart)
+{
+    struct sigaction action = {.sa_handler = take_signal};
+    /* not in step */
+    struct sender senders[2] = {{a, send_signal, number, apart}, {b, barrier, number, apart + 100}};
+    pthread_t threads[2];
+
+    receiver.processor = c;
+    sigaction(SIGUSR1, &action, NULL);
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) ||
+        pthread_create(&receiver.thread, NULL, be_interrupted, NULL)) {
+        fail("interrupt");
+    }
+    while (!receiver.ready) {
+    }
+    for (int i = 0; i < 2; i++) {
+        if (pthread_create(&threads[i], NULL, interrupt_receiver, &senders[i])) {
+            fail("pthread_create");
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    pthread_join(receiver.thread, NULL);
+}
+
+static long listed;
+
+static int count(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+    (void)path, (void)status, (void)type, (void)place;
+    listed++;
+    return 0;
+}
+
+static void list(const char *folder)
+{
+    struct timespec begun, ended;
+
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    if (nftw(folder, count, 16, FTW_PHYS)) {
+        fail(folder);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    int64_t time = (ended.tv_sec - begun.tv_sec) * SECOND + ended.tv_nsec - begun.tv_nsec;
+    printf("listed_number %ld\nlisted_mean_ns %ld\n", listed, (long)(time / listed));
 }
 
 static void sleep_to_deadlines(int processor, long step, long number)
@@ -318,9 +488,9 @@ static void read_devices(int processor, long number)
 int main(int argc, char **argv)
 {
     const char *test = argc > 1 ? argv[1] : "";
-    long number[4] = {0};
+    long number[5] = {0};
 
-    for (int i = 0; i < 4 && i + 2 < argc; i++) {
+    for (int i = 0; i < 5 && i + 2 < argc; i++) {
         number[i] = atol(argv[i + 2]);
     }
     if (!strcmp(test, "spin") && argc == 5) {
@@ -333,6 +503,14 @@ int main(int argc, char **argv)
         serve(number[0]);
     } else if (!strcmp(test, "send") && argc == 6 && number[3] >= 16 && number[3] <= MOST_BYTES) {
         send_datagrams(argv[2], number[1], number[2], number[3]);
+    } else if (!strcmp(test, "stream") && argc == 6) {
+        stream(argv[2], number[1], number[2], number[3]);
+    } else if (!strcmp(test, "collect") && argc == 4) {
+        collect(number[0], number[1]);
+    } else if (!strcmp(test, "interrupt") && argc == 7) {
+        interrupt(number[0], number[1], number[2], number[3], number[4]);
+    } else if (!strcmp(test, "list") && argc == 3) {
+        list(argv[2]);
     } else if (!strcmp(test, "timer") && argc == 5) {
         sleep_to_deadlines(number[0], number[1], number[2]);
     } else if (!strcmp(test, "repeat") && argc == 3) {

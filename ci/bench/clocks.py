@@ -6,24 +6,28 @@ Starts a lab of two nodes for each window (how far a processor may be ahead of a
 guest restored from a saved one as always, and runs ``clocks.c`` in it: messages through memory
 between processors that spin, clocks read on two processors under one lock, messages through pipes
 between processors that sleep, datagrams through two igb cards at two settings of interrupt
-moderation, timers beside idle and beside busy processors, ``rep`` instructions, and reads of a
-device's clock. Prints each figure by window. "early" counts messages that arrived before they were
-sent, readings that were before the last one of the other processor, and times of a timer before its
-deadline; only processors that spin on each other's memory may show any, and none by more than the
-window and a translation block. Needs root and a C compiler. Judges nothing.
+moderation, datagrams and inter-processor interrupts from two processors to one that spins, files of
+this machine, timers beside idle and beside busy processors, ``rep`` instructions, and reads of a
+device's clock. Prints each figure by window. "early" counts messages and interrupts that arrived
+before they were sent, readings that were before the last one of the other processor, and times of a
+timer before its deadline; only processors that spin on each other's memory may show any, and none
+by more than the window and a translation block. Needs root and a C compiler. Judges nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from seatrial.base.paths import CHECKOUT
@@ -33,7 +37,7 @@ from seatrial_lab.virtual.machine import processors_note
 from seatrial_lab.virtual.site import virtual_spec
 from seatrial_lab.virtual.spec import WINDOW_NS
 
-#: two nodes with an igb card each
+#: three nodes with an igb card each
 SITE = """\
 schema: 1
 name: bench
@@ -42,9 +46,9 @@ networks:
   mgmt: {role: management, interface: eth0, subnet: 10.79.0.0/24}
   test: {role: test, interface: eth1, subnet: 10.79.1.0/24, switch_mtu: 9216}
 nodes:
-  - {names: "n[1-2]", class: igb, cores: 1}
+  - {names: "n[1-3]", class: igb, cores: 1}
 partitions:
-  compute: {nodes: "n[1-2]"}
+  compute: {nodes: "n[1-3]"}
 slurm: {backend: squeue}
 nic: {controllers: [10.79.0.254]}
 nic_profiles:
@@ -53,20 +57,43 @@ transports: {}
 benchmarks: {}
 """
 PORT = "5999"
+TRACING = "/sys/kernel/tracing"
+#: interrupts between processors: name, function that sends it (x86, "native_" before it), event
+KINDS = (
+    ("signals", "smp_send_reschedule", "reschedule_entry"),
+    ("barriers", "send_call_func_single_ipi", "call_function_single_entry"),
+)
+TRACE_ON = "\n".join([
+    "mountpoint -q . || mount -t tracefs tracefs .", "cd .",
+    "echo x86-tsc >trace_clock", "echo 20000 >buffer_size_kb",
+    *(f"echo 'p:{name} native_{name} target=%di:s32' >>kprobe_events" for _, name, _ in KINDS),
+    *(f"echo 1 >events/irq_vectors/{event}/enable" for *_, event in KINDS),
+    "echo 1 >events/kprobes/enable",
+])  # fmt: skip
+TRACE_OFF = """\
+echo 0 >events/enable
+echo >kprobe_events
+echo >trace
+"""
+#: processor, time, event and its text
+TRACED = re.compile(r"^.*\[(\d+)\] \S+ +(\d+): (\w+): (.*)$", re.MULTILINE)
 TIMEOUT_S = 3600.0
 
 
 @contextmanager
-def running_lab(text: str, folder: Path, instance: str) -> Iterator[VirtualLab]:
+def running_lab(
+    text: str, folder: Path, instance: str, window_ns: int = WINDOW_NS
+) -> Iterator[VirtualLab]:
     """Start the lab of a site named bench, with a folder that its guest sees, and end it.
 
-    Ends the program if its nodes share a processor.
+    The window may be wider than a site can ask for. Ends the program if its nodes share a processor.
     """
     place = Path(tempfile.mkdtemp(dir=folder)) / "bench"
     place.mkdir()
     (place / "site.yaml").write_text(text)
     (place / "requirements.yaml").write_text("schema: 1\nrequirements: []\n")
-    lab = VirtualLab(virtual_spec(load_site(place / "site.yaml"), instance))
+    spec = virtual_spec(load_site(place / "site.yaml"), instance)
+    lab = VirtualLab(replace(spec, window_ns=window_ns))
     try:
         lab.up()
         if lab.facts()["processors"] != "own":
@@ -121,6 +148,43 @@ class Clocks:
         finally:
             server.join()
 
+    def streams(self, number: int, apart_ns: int) -> dict[str, int]:
+        """Send that many datagrams from each of two nodes to the third, whose processor spins."""
+        *senders, receiver = self.lab.spec.nodes
+        address = self.address(receiver, "eth1")
+        with ThreadPoolExecutor() as threads:
+            collected = threads.submit(self.run, "collect", PORT, len(senders), node=receiver)
+            time.sleep(1)
+            for one in senders:
+                threads.submit(self.run, "stream", address, PORT, number, apart_ns, node=one)
+            return collected.result()
+
+    def interrupts(self, number: int, apart_ns: int) -> dict[str, int]:
+        """Interrupt a processor that spins, as often from each of two others; the kernel traces it.
+
+        ``NAME_early`` are those that were taken before they were sent, by ``NAME_earliest_ns`` at
+        most.
+        """
+        receiver = len(self.lab.spec.nodes)
+        self._trace(TRACE_ON)
+        try:
+            self.run("interrupt", 1, 2, receiver, number, apart_ns)
+            return interrupt_figures(self._trace("cat trace"), receiver)
+        finally:
+            self._trace(TRACE_OFF)
+
+    def files(self, number: int) -> dict[str, int]:
+        """Make that many files on this machine and look at each in the guest."""
+        with tempfile.TemporaryDirectory(dir=Path(self.program).parent) as folder:
+            Path(folder).chmod(0o755)
+            for file in range(number):
+                Path(folder, f"{file}").touch()
+            return self.run("list", folder)
+
+    def _trace(self, script: str) -> str:
+        words = ["sh", "-ec", f"cd {TRACING}\n{script}"]
+        return self.lab.run(words, user="root", timeout=TIMEOUT_S, check=True).stdout
+
     def beside_busy(self, *arguments: object) -> dict[str, int]:
         """Run a test while the second node's processor is busy."""
         busy = self.lab.connect(
@@ -132,6 +196,30 @@ class Clocks:
             busy.socket.close()
 
 
+def interrupt_figures(trace: str, processor: int) -> dict[str, int]:
+    """Return by kind how many interrupts a processor took, and how many before they were sent.
+
+    Each kind is sent by one thread, which waits for it. So at any time as many were sent as taken,
+    or more.
+    """
+    result: dict[str, int] = {}
+    for name, function, event in KINDS:
+        sent, taken = [], []
+        for cpu, stamp, seen, text in TRACED.findall(trace):
+            if seen == function and text.endswith(f"target={processor}"):
+                sent.append(int(stamp))
+            elif seen == event and int(cpu) == processor:
+                taken.append(int(stamp))
+        early = [before - after for before, after in zip(sorted(sent), sorted(taken), strict=False)]
+        early = [time for time in early if time > 0]
+        result |= {
+            f"{name}_number": len(taken),
+            f"{name}_early": len(early),
+            f"{name}_earliest_ns": max(early, default=0),
+        }
+    return result
+
+
 def figures(clocks: Clocks, messages: int) -> dict[str, int]:
     """Return all figures of a lab by name."""
     fewer, least = max(1000, messages // 5), max(200, messages // 100)
@@ -141,6 +229,9 @@ def figures(clocks: Clocks, messages: int) -> dict[str, int]:
         "spin": lambda: clocks.run("spin", 1, 2, messages),
         "wake": lambda: clocks.run("wake", 1, 2, fewer),
         "lock": lambda: clocks.run("lock", 1, 2, messages),
+        "streams": lambda: clocks.streams(fewer, 50_000),
+        "interrupts": lambda: clocks.interrupts(min(fewer, 20_000), 50_000),
+        "files": lambda: clocks.files(1000),
         "timer": lambda: clocks.run("timer", 1, 100_000, least),
         "timer beside busy": lambda: clocks.beside_busy("timer", 1, 100_000, least),
         "timer after idle": lambda: clocks.run("timer", 1, 1_000_000_000, 20),
@@ -167,8 +258,7 @@ def main() -> None:
         Path(folder).chmod(0o755)
         program = build(Path(folder))
         for window in windows:
-            site = SITE.replace("processors: own", f"processors: own, window_ns: {window}")
-            with running_lab(site, Path(folder), f"clk{os.getpid()}") as lab:
+            with running_lab(SITE, Path(folder), f"clk{os.getpid()}", window) as lab:
                 columns.append(figures(Clocks(lab, program), arguments.messages))
     print(f"{'window, ns':44}" + "".join(f"{window:>12}" for window in windows))
     for name in columns[0]:

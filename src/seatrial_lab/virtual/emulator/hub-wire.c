@@ -1,7 +1,9 @@
 /*
  * Cables with a rate between the ports of a hub
  *
- * Without these, a hub passes a frame on at once. With them, in the time of
+ * Without these, a hub passes a frame on at once. With -icount percpu=on each
+ * port has one, of no rate if none is given: else a frame would be in the memory
+ * of a receiver whose clock has not reached the time. With them, in the time of
  * QEMU_CLOCK_VIRTUAL:
  *
  *  card -> [host bus] -> transmit FIFO -> cable ==> switch ==> queue of the
@@ -39,6 +41,7 @@
 #include "qemu/units.h"
 #include "net/eth.h"
 #include "net/hub.h"
+#include "system/cpu-timers.h"
 #include "hub-wire.h"
 
 #define SHORTEST 60
@@ -411,7 +414,7 @@ ssize_t hub_wire_send(HubWire *wire, const struct iovec *iov, int iovcnt)
 
 bool hub_wire_is_wanted(const NetdevHubPortOptions *options)
 {
-    return options->has_rate || options->bus || options->has_queue ||
+    return icount_percpu_enabled() || options->has_rate || options->bus || options->has_queue ||
            options->has_delay || options->has_latency || options->has_bus_rate;
 }
 

@@ -12,11 +12,9 @@
  *   the second, or until the next timer is due.
  * - A timer runs when all running vCPUs have reached its deadline.
  * - An idle vCPU has no time.  It continues at the time of what wakes it.
- * - An interrupt from one vCPU to another that is behind is held until the
- *   other has reached the sender's time.  Its vector is in the APIC at once:
- *   an other that ends or takes another interrupt meanwhile takes it early,
- *   by less than a window.  A busy receiver may be ahead, so it may arrive
- *   late by a window.
+ * - An interrupt from one vCPU to another that is behind is held: the other's
+ *   APIC gets it when it has reached the sender's time.  A busy receiver may be
+ *   ahead, so it may arrive late by a window.
  * - When all are idle, the clock goes to the next deadline.
  * - While a device waits for the host (icount_hold), no vCPU runs and no time
  *   passes.
@@ -51,6 +49,14 @@
 #define DIRECT_SKIPS 64
 
 int64_t icount_window;
+
+struct IcountHeldIrq {
+    IcountHeldIrq *next; /* by time */
+    int64_t time;
+    IcountDeliverIrq *deliver;
+    void *opaque;
+    int vector, trigger_mode;
+};
 
 static int held;
 static bool turn_ended; /* a timer or an interrupt has made the limits invalid */
@@ -88,12 +94,31 @@ static bool is_waiting(CPUState *cpu)
     return cpu->halted && !cpu_has_work(cpu);
 }
 
-static void deliver_held_interrupt(CPUState *cpu)
+static void deliver_first_held(CPUState *cpu)
 {
-    int mask = cpu->icount_irq_mask;
+    IcountHeldIrq *first = cpu->icount_held_irqs;
 
-    cpu->icount_irq_mask = 0;
-    tcg_handle_interrupt(cpu, mask);
+    cpu->icount_held_irqs = first->next;
+    first->deliver(first->opaque, first->vector, first->trigger_mode);
+    g_free(first);
+}
+
+/*
+ * Deliver the interrupts whose time has come; to a waiting vCPU the first one at
+ * once, if no timer is due before.  Returns whether one is left.
+ */
+static bool deliver_held(CPUState *cpu, int64_t deadline)
+{
+    IcountHeldIrq *first;
+
+    while ((first = cpu->icount_held_irqs)) {
+        if (first->time > (is_waiting(cpu) ? deadline : cpu->icount_time)) {
+            return true;
+        }
+        cpu->icount_time = MAX(cpu->icount_time, first->time);
+        deliver_first_held(cpu);
+    }
+    return false;
 }
 
 /* Deadline of the first timer; INT64_MAX: there is none */
@@ -119,19 +144,17 @@ CPUState *icount_percpu_next(int64_t *budget)
     for (;;) {
         CPUState *cpu, *next = NULL;
         int64_t deadline, limit, second = INT64_MAX;
+        bool irqs_left = false;
 
         if (held || !runstate_is_running()) {
             return NULL;
         }
+        deadline = next_deadline();
         CPU_FOREACH(cpu) {
             if (!cpu_can_run(cpu)) {
                 continue;
             }
-            if (cpu->icount_irq_mask &&
-                (is_waiting(cpu) || cpu->icount_time >= cpu->icount_irq_time)) {
-                cpu->icount_time = MAX(cpu->icount_time, cpu->icount_irq_time);
-                deliver_held_interrupt(cpu);
-            }
+            irqs_left |= deliver_held(cpu, deadline);
             if (is_waiting(cpu)) {
                 continue;
             }
@@ -143,10 +166,10 @@ CPUState *icount_percpu_next(int64_t *budget)
                 second = MIN(second, cpu->icount_time);
             }
         }
-        deadline = next_deadline();
         if (!next) {
-            if (deadline == INT64_MAX || deadline > floor_time() + DIRECT_NS ||
-                ++skips > DIRECT_SKIPS) {
+            if (!irqs_left && (deadline == INT64_MAX ||
+                               deadline > floor_time() + DIRECT_NS ||
+                               ++skips > DIRECT_SKIPS)) {
                 return NULL;
             }
             run_timers(deadline);
@@ -160,8 +183,8 @@ CPUState *icount_percpu_next(int64_t *budget)
         limit = second == INT64_MAX ? next->icount_time + ALONE_NS
                                     : second + icount_window;
         limit = MIN(limit, deadline);
-        if (next->icount_irq_mask) {
-            limit = MIN(limit, next->icount_irq_time);
+        if (next->icount_held_irqs) {
+            limit = MIN(limit, next->icount_held_irqs->time);
         }
         *budget = limit - next->icount_time;
         return next;
@@ -188,29 +211,40 @@ void icount_percpu_end(CPUState *cpu)
 void icount_percpu_handle_interrupt(CPUState *cpu, int mask)
 {
     CPUState *sender = qemu_in_vcpu_thread() ? current_cpu : NULL;
-    bool in_guest = sender && sender->running;
-    int64_t now;
 
-    if (in_guest && cpu == sender) {
-        tcg_handle_interrupt(cpu, mask);
-        return;
-    }
-    /* What the host sends arrives after all that has run. */
-    now = sender ? icount_get_raw() : latest_time();
     if (is_waiting(cpu)) {
-        cpu->icount_time = MAX(cpu->icount_time, now);
-        tcg_handle_interrupt(cpu, mask);
-        if (in_guest) {
+        /* What the host sends arrives after all that has run. */
+        cpu->icount_time = MAX(cpu->icount_time,
+                               sender ? icount_get_raw() : latest_time());
+        if (sender && sender->running) {
             cpu_exit(sender);
         }
-    } else if (sender && cpu->icount_time < now) {
-        cpu->icount_irq_time = cpu->icount_irq_mask
-                                   ? MIN(cpu->icount_irq_time, now)
-                                   : now;
-        cpu->icount_irq_mask |= mask;
-    } else {
-        tcg_handle_interrupt(cpu, mask);
     }
+    tcg_handle_interrupt(cpu, mask);
+}
+
+bool icount_percpu_hold_irq(CPUState *cpu, IcountDeliverIrq *deliver,
+                            void *opaque, int vector, int trigger_mode)
+{
+    CPUState *sender = qemu_in_vcpu_thread() ? current_cpu : NULL;
+    IcountHeldIrq *irq, **place = &cpu->icount_held_irqs;
+    int64_t now;
+
+    if (!sender || !sender->running || cpu == sender || is_waiting(cpu)) {
+        return false;
+    }
+    now = icount_get_raw();
+    if (cpu->icount_time >= now) {
+        return false;
+    }
+    while (*place && (*place)->time <= now) {
+        place = &(*place)->next;
+    }
+    irq = g_new(IcountHeldIrq, 1);
+    *irq = (IcountHeldIrq) { *place, now, deliver, opaque, vector,
+                             trigger_mode };
+    *place = irq;
+    return true;
 }
 
 void icount_percpu_timer_changed(void)
@@ -227,8 +261,8 @@ void icount_percpu_settle(void)
     CPUState *cpu;
 
     CPU_FOREACH(cpu) {
-        if (cpu->icount_irq_mask) {
-            deliver_held_interrupt(cpu);
+        while (cpu->icount_held_irqs) {
+            deliver_first_held(cpu);
         }
     }
     raise_floor(latest_time());
