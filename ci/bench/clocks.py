@@ -86,7 +86,8 @@ def running_lab(
 ) -> Iterator[VirtualLab]:
     """Start the lab of a site named bench, with a folder that its guest sees, and end it.
 
-    The window may be wider than a site can ask for. Ends the program if its nodes share a processor.
+    The window may be wider than a site can ask for. Ends the program if its nodes share a
+    processor.
     """
     place = Path(tempfile.mkdtemp(dir=folder)) / "bench"
     place.mkdir()

@@ -12,7 +12,7 @@
  *   the second, or until the next timer is due.
  * - A timer runs when all running vCPUs have reached its deadline.
  * - An idle vCPU has no time.  It continues at the time of what wakes it.
- * - An interrupt from one vCPU to another that is behind is held: the other's
+ * - A vectored interrupt to a vCPU that is behind the sending one is held: its
  *   APIC gets it when it has reached the sender's time.  A busy receiver may be
  *   ahead, so it may arrive late by a window.
  * - When all are idle, the clock goes to the next deadline.
@@ -241,8 +241,10 @@ bool icount_percpu_hold_irq(CPUState *cpu, IcountDeliverIrq *deliver,
         place = &(*place)->next;
     }
     irq = g_new(IcountHeldIrq, 1);
-    *irq = (IcountHeldIrq) { *place, now, deliver, opaque, vector,
-                             trigger_mode };
+    *irq = (IcountHeldIrq) {
+        .next = *place, .time = now, .deliver = deliver, .opaque = opaque,
+        .vector = vector, .trigger_mode = trigger_mode,
+    };
     *place = irq;
     return true;
 }
