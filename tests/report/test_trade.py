@@ -71,6 +71,16 @@ def test_each_profile_is_a_mark_whose_area_is_its_interrupts():
     assert "40000" in figure.caption.replace(",", "").replace(" ", "")
 
 
+def test_names_of_marks_in_one_place_hide_neither_each_other_nor_a_mark():
+    alike = {f"profile-{n}": ("igb", 100.0 + n, 40.0, 10000.0) for n in range(3)}
+    runs = trial(far=("igb", 20.0, 60.0, 10000.0), **alike)
+    [figure] = drawn(runs)
+    [trace] = figure.data
+    assert trace["textposition"][0] == "top center"
+    sides = dict(zip(trace["text"], trace["textposition"], strict=True))
+    assert len({sides[name] for name in alike}) == 3
+
+
 def test_one_profile_or_half_of_the_figures_trade_nothing():
     assert drawn(trial(only=("igb", 22.0, 60.0, 1.0))) == []
     halves = trial(a=("igb", 1, 2, 3), b=("igb", 1, 2, 3))

@@ -224,7 +224,7 @@ def _compile(build: Path, env: dict[str, str], progress: Progress) -> None:
         for line in process.stdout:
             last = [*last[-14:], line.rstrip()]
             step = re.match(r"\[(\d+)/(\d+)\]", line)
-            if step and int(step[1]) % 50 == 0:
+            if step and (int(step[1]) % 50 == 0 or int(step[1]) == int(step[2]) - 1):
                 progress(f"QEMU: building, step {step[1]} of {step[2]}")
         code = process.wait()
     except BaseException:  # Ctrl-C also, which may reach this process alone
