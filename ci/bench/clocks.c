@@ -7,7 +7,7 @@
  *   serve PORT      answer the datagrams of send
  *   send HOST PORT N BYTES   send N datagrams of 16 to 9000 bytes to serve, one after the other
  *   stream HOST PORT N NS    send N datagrams to collect, NS apart, without sleeping
- *   collect PORT N  receive from N senders without sleeping
+ *   collect PORT N  receive from N senders without sleeping; fails after 10 s without a datagram
  *   interrupt A B C N NS   threads on A and B interrupt one on C N times each, NS apart: A by a
  *                   signal, B by a memory barrier; all spin
  *   list FOLDER     look at each file below a folder
@@ -304,15 +304,22 @@ static void collect(int port, int senders)
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct samples ages = {0};
     int s = datagram_socket();
-    int64_t stamp;
+    int64_t stamp, heard = now();
 
     if (bind(s, (struct sockaddr *)&here, sizeof here)) {
         fail("bind");
     }
     while (senders) {
         ssize_t size = recv(s, &stamp, sizeof stamp, MSG_DONTWAIT);
+        int64_t time = now();
+        if (size >= 0) {
+            heard = time;
+        } else if (time - heard > 10 * SECOND) {
+            fputs("no datagram for 10 s\n", stderr);
+            exit(1);
+        }
         if (size > 0) {
-            add(&ages, now() - stamp);
+            add(&ages, time - stamp);
         }
         senders -= size == 0;
     }

@@ -62,5 +62,5 @@ def counters(lab: VirtualLab) -> list[dict[str, Any]]:
          "received": row["received"], "dropped": row["dropped"], "missed": row["missed"],
          "queue": _queue_name(card.wire), "queue_peak_B": row["peak"]}
         for number, card in enumerate(spec.cards)
-        if (row := rows.get(qemu.netdev(number)))
+        if (card.wire or spec.bus_B_s) and (row := rows.get(qemu.netdev(number)))
     ]  # fmt: skip

@@ -2,8 +2,8 @@
  * Cables with a rate between the ports of a hub
  *
  * Without these, a hub passes a frame on at once. With -icount percpu=on each
- * port has one, of no rate if none is given: else a frame would be in the memory
- * of a receiver whose clock has not reached the time. With them, in the time of
+ * -netdev hubport has one, of no rate if none is given: else a frame would be in
+ * the memory of a receiver whose clock has not reached the time. With them, in the time of
  * QEMU_CLOCK_VIRTUAL:
  *
  *  card -> [host bus] -> transmit FIFO -> cable ==> switch ==> queue of the

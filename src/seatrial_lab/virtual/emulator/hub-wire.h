@@ -14,7 +14,10 @@
 
 typedef struct HubWire HubWire;
 
-/* Whether the options of a port ask for a cable with a rate, or for a host bus. */
+/*
+ * Whether the options of a port ask for a cable with a rate, or for a host bus,
+ * or frames have to wait for the clock of their receiver (-icount percpu=on).
+ */
 bool hub_wire_is_wanted(const NetdevHubPortOptions *options);
 
 /*

@@ -103,6 +103,16 @@ static void deliver_first_held(CPUState *cpu)
     g_free(first);
 }
 
+void icount_percpu_drop_irqs(CPUState *cpu)
+{
+    IcountHeldIrq *first;
+
+    while ((first = cpu->icount_held_irqs)) {
+        cpu->icount_held_irqs = first->next;
+        g_free(first);
+    }
+}
+
 /*
  * Deliver the interrupts whose time has come; to a waiting vCPU the first one at
  * once, if no timer is due before.  Returns whether one is left.
@@ -273,9 +283,15 @@ void icount_percpu_settle(void)
 bool icount_percpu_skip_wait(void)
 {
     int64_t deadline = next_deadline();
+    CPUState *cpu;
 
     if (held || !all_cpu_threads_idle() || deadline == INT64_MAX) {
         return false;
+    }
+    CPU_FOREACH(cpu) {
+        if (cpu->icount_held_irqs) {
+            return false; /* the vCPU thread is about to deliver them */
+        }
     }
     raise_floor(deadline);
     return true;

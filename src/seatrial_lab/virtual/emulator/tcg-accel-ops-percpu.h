@@ -21,4 +21,7 @@ void icount_percpu_end(CPUState *cpu);
 
 void icount_percpu_handle_interrupt(CPUState *cpu, int mask);
 
+/* Forget the held interrupts of a vCPU that is reset. */
+void icount_percpu_drop_irqs(CPUState *cpu);
+
 #endif /* TCG_ACCEL_OPS_PERCPU_H */
