@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -15,6 +16,7 @@ from types import ModuleType
 import pytest
 
 from seatrial.base.paths import CHECKOUT
+from trial_support import until
 
 SCRIPT = str(CHECKOUT / "ci" / "nightly")
 
@@ -188,6 +190,17 @@ def test_options_of_the_users_pytest_do_not_count(nightly, monkeypatch, tmp_path
     assert code == 0
     assert "PATH=" in said
     assert "PYTEST_ADDOPTS" not in said
+
+
+def test_what_a_command_says_is_seen_before_its_line_ends(nightly, tmp_path):
+    log, seen = tmp_path / "log", tmp_path / "seen"
+    begun = f"printf 'caf\\303'; for _ in $(seq 600); do [ -e {seen} ] && break; sleep 0.1; done"
+    words = ["sh", "-c", f"{begun}; printf '\\251'; test -e {seen}"]
+    with ThreadPoolExecutor() as thread:
+        done = thread.submit(nightly.module.command, log, *words)
+        until(lambda: log.exists() and log.read_text().endswith("caf"), 5, "the first letters")
+        seen.touch()
+        assert done.result() == (0, "café")
 
 
 SLOW = """
