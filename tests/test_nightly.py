@@ -214,7 +214,7 @@ module = loaded(Path({folder!r}))
 
 def run(log):
     with module.load(2):
-        module.command(log, "sh", "-c", "echo begun; exec sleep 600")
+        module.command(log, sys.executable, "-c", {command!r})
 
 module.PARTS = {{"slow": module.Part("", run)}}
 module.SEATRIAL = ["true"]
@@ -223,14 +223,23 @@ module.start()
 """
 
 
+COMMAND = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: os._exit(os.write(1, b"ended\\n") - 6))
+print("begun", flush=True)
+time.sleep(600)
+"""
+
+
 def test_a_sigterm_ends_what_a_part_started(nightly, tmp_path):
-    slow = SLOW.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    slow = SLOW.format(tests=str(Path(__file__).parent), folder=str(tmp_path), command=COMMAND)
     process = subprocess.Popen(
         [sys.executable, "-c", slow], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert process.stdout
     assert any(line == "begun\n" for line in process.stdout)
     process.terminate()
+    assert "ended\n" in process.stdout
     assert process.wait(30) == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):  # nothing is left in its group
         os.killpg(process.pid, 0)
