@@ -236,16 +236,24 @@ static union {
     char bytes[MOST_BYTES];
 } datagram;
 
-/* Answer each datagram with its age and as many bytes, and end after an empty one. */
-static void serve(int port)
+static int bound_socket(int port)
 {
-    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(port)}, from;
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(port)};
     int s = datagram_socket();
-    int64_t *pair = datagram.pair;
 
     if (bind(s, (struct sockaddr *)&here, sizeof here)) {
         fail("bind");
     }
+    return s;
+}
+
+/* Answer each datagram with its age and as many bytes, and end after an empty one. */
+static void serve(int port)
+{
+    struct sockaddr_in from;
+    int s = bound_socket(port);
+    int64_t *pair = datagram.pair;
+
     for (;;) {
         socklen_t length = sizeof from;
         ssize_t size = recvfrom(s, pair, MOST_BYTES, 0, (struct sockaddr *)&from, &length);
@@ -301,14 +309,10 @@ static void stream(const char *host, int port, long number, long apart)
 
 static void collect(int port, int senders)
 {
-    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct samples ages = {0};
-    int s = datagram_socket();
+    int s = bound_socket(port);
     int64_t stamp, heard = now();
 
-    if (bind(s, (struct sockaddr *)&here, sizeof here)) {
-        fail("bind");
-    }
     while (senders) {
         ssize_t size = recv(s, &stamp, sizeof stamp, MSG_DONTWAIT);
         int64_t time = now();
@@ -425,15 +429,12 @@ static int count(const char *path, const struct stat *status, int type, struct F
 
 static void list(const char *folder)
 {
-    struct timespec begun, ended;
+    int64_t begun = now();
 
-    clock_gettime(CLOCK_MONOTONIC, &begun);
     if (nftw(folder, count, 16, FTW_PHYS)) {
         fail(folder);
     }
-    clock_gettime(CLOCK_MONOTONIC, &ended);
-    int64_t time = (ended.tv_sec - begun.tv_sec) * SECOND + ended.tv_nsec - begun.tv_nsec;
-    printf("listed_number %ld\nlisted_mean_ns %ld\n", listed, (long)(time / listed));
+    printf("listed_number %ld\nlisted_mean_ns %ld\n", listed, (long)((now() - begun) / listed));
 }
 
 static void sleep_to_deadlines(int processor, long step, long number)

@@ -64,7 +64,7 @@ KINDS = (
     ("signals", "smp_send_reschedule", "reschedule_entry"),
     ("barriers", "send_call_func_single_ipi", "call_function_single_entry"),
 )
-#: longer than the widest window that a test has, and half of the time between two that are sent
+#: longer than the widest window that a test has; a thread sends one in twice that time
 STALE_NS = 150_000
 TRACE_ON = "\n".join([
     "mountpoint -q . || mount -t tracefs tracefs .", "cd .",
@@ -78,8 +78,8 @@ echo 0 >events/enable
 echo >kprobe_events
 echo >trace
 """
-#: processor, time, event and its text
-TRACED = re.compile(r"^.*\[(\d+)\] \S+ +(\d+): (\w+): (.*)$", re.MULTILINE)
+#: processor, time, event, and the processor that is interrupted where one is sent
+TRACED = re.compile(r"^.*\[(\d+)\] \S+ +(\d+): (\w+): (?:.* target=(\d+)|.*)$", re.MULTILINE)
 TIMEOUT_S = 3600.0
 
 
@@ -167,7 +167,7 @@ class Clocks:
                 one.result()
             return collected.result()
 
-    def interrupts(self, number: int, apart_ns: int) -> dict[str, int]:
+    def interrupts(self, number: int) -> dict[str, int]:
         """Interrupt a processor that spins, as often from each of two others; the kernel traces it.
 
         ``NAME_early`` are those that were taken before they were sent, by ``NAME_earliest_ns`` at
@@ -176,7 +176,7 @@ class Clocks:
         receiver = len(self.lab.spec.nodes)
         self._trace(TRACE_ON)
         try:
-            self.run("interrupt", 1, 2, receiver, number, apart_ns)
+            self.run("interrupt", 1, 2, receiver, number, 2 * STALE_NS)
             return interrupt_figures(self._trace("cat trace"), receiver)
         finally:
             self._trace(TRACE_OFF)
@@ -207,22 +207,20 @@ class Clocks:
 def interrupt_figures(trace: str, processor: int) -> dict[str, int]:
     """Return by kind how many interrupts a processor took, and how many before they were sent.
 
-    Each kind is sent by one thread, which waits for it and then 300 us or more, and seldom by the
-    kernel. So an interrupt is the oldest that was sent and not yet taken; one that was sent
-    ``STALE_NS`` before has been taken together with another. ``NAME_unsent`` were taken although
-    the trace has none that was sent within that time.
+    Each kind is sent by one thread, which waits until it is taken, and seldom by the kernel. So an
+    interrupt is the oldest that was sent and not yet taken; one that was sent ``STALE_NS`` before
+    has been taken together with another. ``NAME_unsent`` were taken although the trace has none
+    that was sent within that time.
     """
+    stamps: dict[str, list[int]] = {name: [] for _, *names in KINDS for name in names}
+    for cpu, stamp, event, target in TRACED.findall(trace):
+        if int(target or cpu) == processor:
+            stamps[event].append(int(stamp))
     result: dict[str, int] = {}
     for name, function, event in KINDS:
-        sent, taken = [], []
-        for cpu, stamp, seen, text in TRACED.findall(trace):
-            if seen == function and text.endswith(f"target={processor}"):
-                sent.append(int(stamp))
-            elif seen == event and int(cpu) == processor:
-                taken.append(int(stamp))
-        waiting = deque(sorted(sent))
+        waiting = deque(sorted(stamps[function]))
         early, unsent = [], 0
-        for stamp in sorted(taken):
+        for stamp in sorted(stamps[event]):
             while waiting and waiting[0] < stamp - STALE_NS:
                 waiting.popleft()
             if not waiting or waiting[0] > stamp + STALE_NS:
@@ -230,7 +228,7 @@ def interrupt_figures(trace: str, processor: int) -> dict[str, int]:
             elif (begun := waiting.popleft()) > stamp:
                 early.append(begun - stamp)
         result |= {
-            f"{name}_number": len(taken),
+            f"{name}_number": len(stamps[event]),
             f"{name}_early": len(early),
             f"{name}_earliest_ns": max(early, default=0),
             f"{name}_unsent": unsent,
@@ -248,7 +246,7 @@ def figures(clocks: Clocks, messages: int) -> dict[str, int]:
         "wake": lambda: clocks.run("wake", 1, 2, fewer),
         "lock": lambda: clocks.run("lock", 1, 2, messages),
         "streams": lambda: clocks.streams(fewer, 50_000),
-        "interrupts": lambda: clocks.interrupts(min(fewer, 20_000), 300_000),
+        "interrupts": lambda: clocks.interrupts(min(fewer, 20_000)),
         "files": lambda: clocks.files(1000),
         "timer": lambda: clocks.run("timer", 1, 100_000, least),
         "timer beside busy": lambda: clocks.beside_busy("timer", 1, 100_000, least),

@@ -1,14 +1,14 @@
 """Start the command line. Codes 0, 1 and 2 are verdicts: no error of an import ends with one."""
 
-import gc
 import sys
 import traceback
 
 from seatrial.base.errors import EXIT_DEFECT, SeatrialError, defect
+from seatrial.base.memory import no_collections
 
-gc.disable()  # it takes a fifth of the start, and finds nothing: modules stay
 try:
-    from seatrial.cli import main
+    with no_collections():  # which took a fifth of the start
+        from seatrial.cli import main
 except SeatrialError as error:  # an incomplete benchmark
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
@@ -16,7 +16,5 @@ except (Exception, SystemExit) as error:
     traceback.print_exc()
     print(defect(error), file=sys.stderr)
     sys.exit(EXIT_DEFECT)
-gc.freeze()
-gc.enable()
 
 main()

@@ -202,6 +202,16 @@ def test_status_shows_where_frames_were_dropped(capsys: pytest.CaptureFixture[st
     assert lines[-1] == f"n1 eth1: received 80 frames; {text}"
 
 
+def with_ports(lab: VirtualLab, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """Let a lab be up with nothing counted. Returns what its QEMU says of each NIC's port."""
+    port = dict.fromkeys(("sent", "received", "dropped", "missed", "peak"), 0)
+    ports = [port | {"id": qemu.netdev(n)} for n, _ in enumerate(lab.virtual_spec.cards)]
+    control = SimpleNamespace(execute=lambda command: ports)
+    monkeypatch.setattr(lab, "facts", lambda: {"processors": "own"})
+    monkeypatch.setattr(lab, "control", lambda: nullcontext(control))
+    return ports
+
+
 @pytest.mark.parametrize(
     ("fields", "queue"),
     [
@@ -217,14 +227,22 @@ def test_lost_frames_waited_in_a_switch_or_in_the_line_of_a_wire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, queue: str
 ) -> None:
     lab = VirtualLab(with_lab(tmp_path, fields))
-    port = dict.fromkeys(("sent", "received", "dropped", "missed", "peak"), 0)
-    ports = [port | {"id": qemu.netdev(n)} for n, _ in enumerate(lab.virtual_spec.cards)]
-    control = SimpleNamespace(execute=lambda command: ports)
-    monkeypatch.setattr(lab, "facts", lambda: {"processors": "own"})
-    monkeypatch.setattr(lab, "control", lambda: nullcontext(control))
+    ports = with_ports(lab, monkeypatch)
     rows = wires_of.counters(lab)
     assert len(rows) == len(ports) > 0
     assert {row["queue"] for row in rows} == {queue}
+
+
+def test_a_network_without_a_wire_has_no_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QEMU counts the frames of each port."""
+    other = "  other: {role: test, interface: eth2, subnet: 10.76.2.0/24, switch_mtu: 9216}\n"
+    text = SMALL.replace("nodes:\n", f"{other}nodes:\n", 1).replace("[igb]}", "[igb, igb]}")
+    lab = VirtualLab(with_lab(tmp_path, "processors: own, wires: {test: {rate: 1 Gbit/s}}", text))
+    ports = with_ports(lab, monkeypatch)
+    assert len(ports) > 2
+    assert {row["interface"] for row in wires_of.counters(lab)} == {"eth1"}
 
 
 def test_a_trial_notes_the_frames_that_its_runs_lost(

@@ -71,7 +71,7 @@ def test_each_profile_is_a_mark_whose_area_is_its_interrupts():
     assert "40000" in figure.caption.replace(",", "").replace(" ", "")
 
 
-def test_names_of_marks_in_one_place_hide_neither_each_other_nor_a_mark():
+def test_names_of_marks_in_one_place_are_on_different_sides():
     alike = {f"profile-{n}": ("igb", 100.0 + n, 40.0, 10000.0) for n in range(3)}
     runs = trial(far=("igb", 20.0, 60.0, 10000.0), **alike)
     [figure] = drawn(runs)

@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
 )
 
+from seatrial.base.nodelists import MOST_NODES, count_at_most
 from seatrial.base.yamlfile import InvalidValue
 
 NAME = r"[a-z][a-z0-9_-]{0,63}"  # ReFrame accepts these names; several are in a folder's name
@@ -30,21 +31,18 @@ INTERFACE = r"[A-Za-z0-9._-]{1,15}"  # IFNAMSIZ is 16 with the terminating NUL
 SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 RATE_UNITS = {"": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9, "bit/s": 1}
 CPUS = 8192  # largest NR_CPUS of Linux
-MOST_NODES = 2**16  # of a list: NodeSet takes minutes for a hundred million
 
 
 def _nodeset(text: str) -> str:
     correction = "write for example n[1-4] or n1,n3"
     many = InvalidValue(f"names more than {MOST_NODES} nodes", correction)
-    ranges = ",".join(re.findall(r"\[([^]]*)\]", text))
-    for first, last, step in re.findall(r"(\d{1,18})-(\d{1,18})(?:/([1-9]\d*))?", ranges):
-        if int(last) - int(first) >= MOST_NODES * int(step or 1):
-            raise many
+    if count_at_most(text) > MOST_NODES:
+        raise many
     try:
         nodes = NodeSet(text)
-    except NodeSetException as error:
+    except (NodeSetException, ValueError) as error:
         raise InvalidValue(f"not a node list: {error}", correction) from None
-    if len(nodes) > MOST_NODES:
+    if len(nodes) > MOST_NODES:  # of groups
         raise many
     if not nodes:
         raise InvalidValue("names no node", correction)

@@ -17,7 +17,9 @@ from seatrial.report.text import amount, number
 
 LATENCY, INTERRUPTS = "latency_us", "interrupts_per_s"
 SMALLEST, LARGEST = 9.0, 46.0  # diameter of a mark in pixels
-WIDTH, LETTER = 850, (6, 13)  # pixels: of a picture, and of a letter of a mark's name
+#: of a picture of few profiles and of more, in pixels: its height, and how far its marks are apart
+FEW, MANY = (320, 350), (420, 850)
+LETTER = (6, 13)  # width and height in pixels, in the name of a mark
 #: where a name may be: to the right of its mark and above it, or the opposite
 SIDES = {
     "top center": (0, 1), "bottom center": (0, -1), "middle right": (1, 0), "middle left": (-1, 0),
@@ -25,6 +27,7 @@ SIDES = {
 }  # fmt: skip
 
 Rows = Mapping[str, Mapping[str, Cost]]  # of a hardware: profile -> metric -> cost
+Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 def trade_figures(costs: Sequence[ProfileCosts]) -> list[Figure]:
@@ -48,8 +51,9 @@ def trade_figures(costs: Sequence[ProfileCosts]) -> list[Figure]:
     most = max(map(_interrupts, shown))
     names = [label(profile) for members in groups.values() for profile in members]
     sizes = [_size(row, most) for row in shown]
-    height = 320 if len(shown) <= 6 else 420
-    places = iter(_places(shown, names, sizes, height))
+    wide = len(shown) > 6
+    height, width = MANY if wide else FEW
+    places = iter(_places(shown, names, sizes, height, width))
     data = [
         _marks(name, index, members, most, [next(places) for _ in members])
         for index, (name, members) in enumerate(groups.items())
@@ -79,7 +83,7 @@ def trade_figures(costs: Sequence[ProfileCosts]) -> list[Figure]:
             ),
             Table(["profile", "network", "latency", "processor time", "interrupts"], rows),
             height=height,
-            wide=len(shown) > 6,
+            wide=wide,
         )
     ]
 
@@ -95,33 +99,37 @@ def _size(row: Mapping[str, Cost], most: float) -> float:
 
 
 def _places(
-    shown: Sequence[Mapping[str, Cost]], names: Sequence[str], sizes: Sequence[float], height: int
+    shown: Sequence[Mapping[str, Cost]],
+    names: Sequence[str],
+    sizes: Sequence[float],
+    height: int,
+    width: int,
 ) -> list[str]:
-    """Where the name of each mark is, in Plotly's words: the first side where it hides no other.
+    """Where the name of each mark is, in Plotly's words: the first side where it hides nothing.
 
-    In the pixels of a picture of usual width. If each side hides one, the side that hides least.
+    ``sizes`` of the marks, ``height`` and ``width`` (see ``FEW``) in pixels. If each side hides a
+    mark or a name, the side that hides least.
     """
     logs = [math.log(row[LATENCY].value) for row in shown]
     costs = [row[CPU].value for row in shown]
-    across = WIDTH / (max(logs) - min(logs) or 1)
+    across = width / (max(logs) - min(logs) or 1)
     up = height * 0.6 / (max(costs) or 1)
     marks = [(log * across, cost * up) for log, cost in zip(logs, costs, strict=True)]
     taken = [
         (x - size / 2, y - size / 2, x + size / 2, y + size / 2)
         for (x, y), size in zip(marks, sizes, strict=True)
     ]
-    axis = min(x for x, _ in marks) - 0.06 * WIDTH
+    axis = min(x for x, _ in marks) - 0.06 * width
     taken.append((-math.inf, -math.inf, axis, math.inf))
     places = []
     for (x, y), size, name in zip(marks, sizes, names, strict=True):
-        width, away = LETTER[0] * len(name), size / 2
+        half_x, half_y = LETTER[0] * len(name) / 2, LETTER[1] / 2
         boxes = {}
         for place, (right, above) in SIDES.items():
-            middle_x = x + right * (away + width / 2 if not above else width / 2)
-            middle_y = y + above * (away + LETTER[1] / 2)
+            middle_x = x + right * (half_x + (0 if above else size / 2))
+            middle_y = y + above * (half_y + size / 2)
             boxes[place] = (
-                middle_x - width / 2, middle_y - LETTER[1] / 2,
-                middle_x + width / 2, middle_y + LETTER[1] / 2,
+                middle_x - half_x, middle_y - half_y, middle_x + half_x, middle_y + half_y
             )  # fmt: skip
         hidden = {
             place: sum(_shared(box, other) for other in taken) for place, box in boxes.items()
@@ -130,9 +138,6 @@ def _places(
         places.append(best)
         taken.append(boxes[best])
     return places
-
-
-Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 def _shared(one: Box, other: Box) -> float:

@@ -155,7 +155,7 @@ def _is_of_machine(threshold: Threshold) -> bool:
     """Whether a bound other than a contract's holds for the machine of the site only."""
     other = threshold.relative_to
     return threshold.basis == "baseline" or (
-        threshold.basis == "relative" and other is not None and other.is_of_another_case
+        threshold.basis == "relative" and other is not None and bool(other.case_keys)
     )
 
 

@@ -43,6 +43,7 @@ from pydantic_core import PydanticCustomError
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import names_below, regular_below, replacing
 from seatrial.base.memory import no_collections, release_free_memory
+from seatrial.base.nodelists import MOST_NODES
 from seatrial.base.suggest import suggest
 
 SCHEMA = 1
@@ -53,7 +54,6 @@ JUDGEMENT_FILE = "judgement.jsonl"
 LINE_LIMIT_B = 1 << 29
 #: A job user writes what becomes a ``run`` line, and judging takes time with its size. A name of
 #: DNS has 253 characters.
-MOST_NODES = 65_536  # of a case
 NAME_CHARACTERS = 256
 LOCATION_CHARACTERS = 2 * NAME_CHARACTERS + 1
 MOST_POINTS = 10_000  # of a curve; those of the benchmarks have 40

@@ -131,9 +131,9 @@ class Other(Entry):
     same_run: bool = False
 
     @property
-    def is_of_another_case(self) -> bool:
-        keys = ("check", "variant", "transport", "network", "profile", "nodes")
-        return any(getattr(self, key) is not None for key in keys)
+    def case_keys(self) -> list[str]:
+        """The keys that name another case than the judged one."""
+        return [key for key in (*_KEYS[:-1], "nodes") if getattr(self, key) is not None]
 
     def case(self, judged: Case) -> Case:
         new_check = self.check is not None and self.check != judged.check
@@ -151,12 +151,12 @@ class Other(Entry):
 
     @model_validator(mode="after")
     def _one_run_is_one_case(self) -> Other:
-        named = [k for k in (*_KEYS[:-1], "nodes") if getattr(self, k) is not None]
-        if self.same_run and named:
+        if self.same_run and self.case_keys:
+            named = self.case_keys[0]
             raise InvalidValue(
-                f"the same run is of the same case: '{named[0]}' cannot be given",
-                f"remove '{named[0]}', or 'same_run'",
-                named[0],
+                f"the same run is of the same case: '{named}' cannot be given",
+                f"remove '{named}', or 'same_run'",
+                named,
             )
         return self
 

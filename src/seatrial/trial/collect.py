@@ -23,10 +23,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
+from seatrial.base.nodelists import MOST_NODES, count_at_most
 from seatrial.checks.evidence import EVIDENCE_FILE
 from seatrial.plan.model import environment_name
 from seatrial.results.locations import Locations
-from seatrial.results.record import MOST_NODES, Case, Job, Run
+from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
 SACCT_FIELDS = "jobid,state,exitcode,submit,start,end,nodelist,partition"
@@ -346,24 +347,11 @@ def _expand(text: str) -> list[str]:
     if not text or "assigned" in text:
         return []
     try:
-        if _named(text) > MOST_NODES:
+        if count_at_most(text) > MOST_NODES:
             return [text[:200]]
         return list(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError):
         return [text[:200]]
-
-
-def _named(text: str) -> int:
-    """The number of nodes that a list such as ``n[1-4,7],login`` names, or more, without their
-    names. Raises ValueError if a number is none."""
-    total = 0
-    for part in re.findall(r"(?:\[[^]]*\]|[^,\[])+", text):
-        names = 1
-        for ranges in re.findall(r"\[([^]]*)\]?", part):
-            ends = [one.partition("/")[0].partition("-") for one in ranges.split(",")]
-            names *= sum(max(1, int(last or first) - int(first) + 1) for first, _, last in ends)
-        total += names
-    return total
 
 
 def _time(text: str) -> datetime | None:

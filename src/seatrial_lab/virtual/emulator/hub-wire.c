@@ -3,8 +3,8 @@
  *
  * Without these, a hub passes a frame on at once. With -icount percpu=on each
  * -netdev hubport has one, of no rate if none is given: else a frame would be in
- * the memory of a receiver whose clock has not reached the time. With them, in the time of
- * QEMU_CLOCK_VIRTUAL:
+ * the memory of a receiver whose clock has not reached the time. With them, in
+ * the time of QEMU_CLOCK_VIRTUAL:
  *
  *  card -> [host bus] -> transmit FIFO -> cable ==> switch ==> queue of the
  *  port -> cable -> receive FIFO -> [host bus] -> card
@@ -414,8 +414,9 @@ ssize_t hub_wire_send(HubWire *wire, const struct iovec *iov, int iovcnt)
 
 bool hub_wire_is_wanted(const NetdevHubPortOptions *options)
 {
-    return icount_percpu_enabled() || options->has_rate || options->bus || options->has_queue ||
-           options->has_delay || options->has_latency || options->has_bus_rate;
+    return icount_percpu_enabled() || options->has_rate || options->bus ||
+           options->has_queue || options->has_delay || options->has_latency ||
+           options->has_bus_rate;
 }
 
 static HubBus *bus_get(const char *id, uint64_t rate, Error **errp)

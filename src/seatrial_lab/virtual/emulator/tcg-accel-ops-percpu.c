@@ -94,22 +94,25 @@ static bool is_waiting(CPUState *cpu)
     return cpu->halted && !cpu_has_work(cpu);
 }
 
-static void deliver_first_held(CPUState *cpu)
+static IcountHeldIrq *take_first_held(CPUState *cpu)
 {
     IcountHeldIrq *first = cpu->icount_held_irqs;
 
     cpu->icount_held_irqs = first->next;
-    first->deliver(first->opaque, first->vector, first->trigger_mode);
-    g_free(first);
+    return first;
+}
+
+static void deliver_first_held(CPUState *cpu)
+{
+    g_autofree IcountHeldIrq *irq = take_first_held(cpu);
+
+    irq->deliver(irq->opaque, irq->vector, irq->trigger_mode);
 }
 
 void icount_percpu_drop_irqs(CPUState *cpu)
 {
-    IcountHeldIrq *first;
-
-    while ((first = cpu->icount_held_irqs)) {
-        cpu->icount_held_irqs = first->next;
-        g_free(first);
+    while (cpu->icount_held_irqs) {
+        g_free(take_first_held(cpu));
     }
 }
 
