@@ -59,7 +59,7 @@ class CheckedSite:
             for name, declared in self.matrix.metrics_of(case).items():
                 if declared.optional:
                     continue
-                yield case, name, self.matrix.locations(declared)[0] or None
+                yield case, name, self.matrix.places(declared).first
 
 
 def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:

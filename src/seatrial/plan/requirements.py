@@ -8,11 +8,11 @@ cases that each contract judges. The rules of one entry alone are in
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations, permutations
+from itertools import chain, combinations, islice, permutations
 from typing import Any
 
 from seatrial.base.errors import Problem
@@ -21,7 +21,7 @@ from seatrial.benchmarks import links
 from seatrial.benchmarks.benchmark import ACTIVITY_METRICS, DeclaredMetric
 from seatrial.benchmarks.registry import registry
 from seatrial.plan.model import Plan
-from seatrial.results.locations import direction
+from seatrial.results.locations import ARROW, direction
 from seatrial.results.record import Case
 from seatrial.results.requirements import (
     WIDEST,
@@ -32,6 +32,7 @@ from seatrial.results.requirements import (
     Select,
     Threshold,
     fits,
+    is_glob,
 )
 
 #: A ratio beyond this, or below its reciprocal, is no bound.
@@ -54,6 +55,66 @@ LOWEST = -0.95
 KEYS = ("check", "variant", "transport", "network", "profile", "nodes")
 
 
+class Places:
+    """The names of the locations at which a metric can be measured, in their order.
+
+    A cluster has as many directions as the square of its nodes: no list of them is made.
+    ``nodes`` are in alphabetical order, and so are the two of a link.
+    """
+
+    def __init__(self, kind: str, nodes: list[str]):
+        self._kind, self._nodes = kind, nodes
+        self._known = frozenset(nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        if self._kind == "node":
+            yield from self._nodes
+        elif self._kind == "direction":
+            yield from (direction(*ends) for ends in permutations(self._nodes, 2))
+        elif self._kind == "link":
+            yield from (f"{one}-{other}" for one, other in combinations(self._nodes, 2))
+        else:
+            yield ""
+
+    def __contains__(self, name: str) -> bool:
+        if self._kind == "node":
+            return name in self._known
+        if self._kind == "direction":
+            sender, _, receiver = name.partition(ARROW)
+            return sender != receiver and self._known.issuperset((sender, receiver))
+        if self._kind == "link":
+            return any(one < other for one, other in self._ends(name))
+        return not name
+
+    def has(self, patterns: Patterns | None) -> bool:
+        """Whether one of the glob patterns matches a name."""
+        return any(True for _ in self.matching(patterns))
+
+    @property
+    def first(self) -> str | None:
+        """The first name; None if the metric belongs to the case as a whole."""
+        return next(iter(self), "") or None
+
+    def matching(self, patterns: Patterns | None) -> Iterator[str]:
+        """The names that one of the glob patterns matches; all of them for None."""
+        if patterns is None or is_glob(patterns):
+            return (name for name in self if fits(patterns, name))
+        several = [patterns] if isinstance(patterns, str) else dict.fromkeys(patterns)
+        return (name for name in several if name in self)
+
+    def turned(self, location: str) -> list[str]:
+        """The names of a link whose nodes are in the wrong order."""
+        names = [f"{second}-{first}" for first, second in self._ends(location)]
+        return [name for name in names if name in self]
+
+    def _ends(self, name: str) -> Iterator[tuple[str, str]]:
+        """What may be the two nodes of a link: the ``-`` that joins them may be in their names."""
+        for at, character in enumerate(name):
+            ends = (name[:at], name[at + 1 :])
+            if character == "-" and self._known.issuperset(ends):
+                yield ends
+
+
 @dataclass
 class Matrix:
     """All cases that a trial of a site can have, with the metrics of each check.
@@ -64,6 +125,7 @@ class Matrix:
     cases: list[Case]
     metrics: Mapping[str, Mapping[str, DeclaredMetric]]
     nodes: list[str]
+    _places: dict[str, Places] = dataclasses.field(default_factory=dict, repr=False)  # by kind
 
     @classmethod
     def of(cls, plan: Plan, nodes: Iterable[str]) -> Matrix:
@@ -84,18 +146,12 @@ class Matrix:
         chosen = self.cases if cases is None else cases
         return list(dict.fromkeys(str(getattr(case, key)) for case in chosen))
 
-    def locations(self, metric: DeclaredMetric) -> list[str]:
-        """The names of the locations at which a metric can be measured."""
-        if metric.location == "node":
-            return self.nodes
-        if metric.location == "direction":
-            return [direction(*ends) for ends in permutations(self.nodes, 2)]
-        return self.links if metric.location == "link" else [""]
-
-    @cached_property
-    def links(self) -> list[str]:
-        """A link is named by its nodes in alphabetical order."""
-        return [f"{one}-{other}" for one, other in combinations(self.nodes, 2)]
+    def places(self, metric: DeclaredMetric) -> Places:
+        """The locations at which a metric can be measured."""
+        kind = metric.location
+        if kind not in self._places:
+            self._places[kind] = Places(kind, self.nodes)
+        return self._places[kind]
 
     def figures(
         self, select: Select, metric: Patterns, peers: bool = False
@@ -113,9 +169,7 @@ class Matrix:
                     continue
                 key = (case.check, name)
                 if key not in places:
-                    places[key] = select.location is None or any(
-                        fits(select.location, one) for one in self.locations(declared)
-                    )
+                    places[key] = self.places(declared).has(select.location)
                 if places[key]:
                     yield case, name, declared
 
@@ -348,21 +402,22 @@ def _metric(select: Select, metric: Patterns, matrix: Matrix, rule: Rule | None)
             yield "select", message, f"add variant: {_text(variants)}"
             return
     declared = [one for check in checks for name, one in lists[check].items() if fits(metric, name)]
-    known = list(dict.fromkeys(name for one in declared for name in matrix.locations(one)))
+    known = list(dict.fromkeys(matrix.places(one) for one in declared))
     for field, pattern in _patterns("location", select.location):
-        if not any(fits(pattern, name) for name in known):
+        if not any(places.has(pattern) for places in known):
             correction = "remove location: the metric belongs to the case as a whole"
-            if known != [""]:
+            if any(places.first for places in known):
                 correction = _suggest_location(pattern, known)
             message = f"{pattern!r} is not a location of {_text(metric)}"
             yield f"select.{field}", message, correction
 
 
-def _suggest_location(location: str, known: list[str]) -> str:
+def _suggest_location(location: str, known: list[Places]) -> str:
     """The same link by its other name, or the nearest of the first names."""
-    nodes = sorted(location.split("-"))
-    same = next((name for name in known if sorted(name.split("-")) == nodes), None)
-    return suggest(same or location, known[:1000] if same is None else [same])
+    same = [name for places in known for name in places.turned(location)]
+    if same:
+        return suggest(same[0], same)
+    return suggest(location, islice(chain.from_iterable(known), 1000))
 
 
 def _figures(t: Threshold, matrix: Matrix) -> FieldProblems:
@@ -474,8 +529,8 @@ def _itself(t: Threshold, matrix: Matrix) -> FieldProblems:
         if (of.case(case), of.metric) != (case, name):
             return
         if of.location is not None:
-            places = matrix.locations(declared)
-            if [one for one in places if fits(t.select.location, one)] != [of.location]:
+            found = matrix.places(declared).matching(t.select.location)
+            if list(islice(found, 2)) != [of.location]:
                 return
     message = f"{t.metric} is compared with itself"
     yield "relative_to", message, "compare it with another case, location or metric"
@@ -491,7 +546,7 @@ def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> FieldPr
     figures = list(matrix.figures(t.select, t.metric))
     for case, name, declared in figures:
         problem = _comparison(rule, case, name, declared, known, matrix)
-        location = matrix.locations(declared)[0] or None
+        location = matrix.places(declared).first
         if problem and rule in requirements.applying(case, name, location):
             yield problem
             return
@@ -519,10 +574,10 @@ def _comparison(
     if unit != declared.unit:
         message = f"{of.metric} is measured in {unit}, and {name} in {declared.unit}"
         return "relative_to.metric", message, "compare metrics of the same unit"
-    names = matrix.locations(metrics[of.metric])
-    if of.location and of.location not in names:
+    places = matrix.places(metrics[of.metric])
+    if of.location and of.location not in places:
         message = f"{of.location!r} is not a location of {of.metric} of {other.check}"
-        return "relative_to.location", message, _suggest_location(of.location, names)
+        return "relative_to.location", message, _suggest_location(of.location, [places])
     return None
 
 

@@ -85,7 +85,9 @@ class Select(Entry):
     def matches_case(self, case: Case) -> bool:
         nodes = [self.nodes] if isinstance(self.nodes, int) else self.nodes
         return (nodes is None or case.nodes in nodes) and all(
-            fits(getattr(self, key), getattr(case, key)) for key in _KEYS[:-1]
+            fits(patterns, getattr(case, key))
+            for key in _KEYS[:-1]
+            if (patterns := getattr(self, key)) is not None
         )
 
     def matches(self, case: Case, location: str | None) -> bool:

@@ -80,18 +80,14 @@ def interfaces(site: Site, profile: Resolved) -> dict[str, Flat]:
 
 def lacking_networks(site: Site) -> dict[str, list[str]]:
     """Node -> the networks of role test that it has no interface of."""
-    groups = [(NodeSet(group.names), group.networks) for group in site.nodes]
-    return {
-        node: [
-            name
-            for name in site.test_networks
-            if any(
-                node in names and networks is not None and name not in networks
-                for names, networks in groups
-            )
-        ]
-        for node in site.node_names
-    }
+    tested = site.test_networks
+    absent: dict[str, set[str]] = {node: set() for node in site.node_names}
+    for group in site.nodes:
+        if group.networks is not None:
+            others = set(tested).difference(group.networks)
+            for node in NodeSet(group.names):
+                absent[node] |= others
+    return {node: [name for name in tested if name in names] for node, names in absent.items()}
 
 
 def short(node: str) -> str:
