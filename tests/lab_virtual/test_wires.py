@@ -38,6 +38,7 @@ from wires import (
 )
 
 SWITCHED = "{rate: 1 Gbit/s, delay_ns: 250, switch: {queue: 64 KiB, latency_ns: 1000}}"
+FACTS = {"qemu": "10", "kernel": "6.1.0-9-amd64", "kernel_version": "6.1.27-1"}
 
 
 def with_lab(folder: Path, fields: str, text: str = SMALL) -> VirtualSpec:
@@ -127,11 +128,11 @@ def test_a_trial_notes_whether_its_figures_hold_for_wires(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, processors: str, limits: str
 ) -> None:
     lab = VirtualLab(with_lab(tmp_path, ", ".join(filter(None, ["processors: own", fields]))))
-    facts = {"qemu": "10", "kernel_version": "6", "processors": processors}
-    monkeypatch.setattr(lab, "facts", lambda: facts)
+    monkeypatch.setattr(lab, "facts", lambda: FACTS | {"processors": processors})
     monkeypatch.setattr(lab, "faults", list)
     monkeypatch.setattr(wires_of, "counters", lambda lab: [])
     note, *others = VirtualMachine(lab).notes()
+    assert "(QEMU 10, Linux 6.1.0-9-amd64 (6.1.27-1));" in note
     assert note.endswith(limits)
     assert ("wires have no speed" in " ".join(others)) == (bool(fields) and processors == "shared")
 
@@ -251,7 +252,7 @@ def test_a_trial_notes_the_frames_that_its_runs_lost(
     row = {"node": "n1", "interface": "eth1", "queue": "the queue of the switch"}
     seen = [{"dropped": 5, "missed": 1}, {"dropped": 5, "missed": 1}, {"dropped": 12, "missed": 1}]
     lab = VirtualLab(with_lab(tmp_path, "processors: own"))
-    monkeypatch.setattr(lab, "facts", lambda: {"qemu": "10", "kernel_version": "6"})
+    monkeypatch.setattr(lab, "facts", lambda: FACTS)
     monkeypatch.setattr(lab, "faults", list)
     monkeypatch.setattr(wires_of, "counters", lambda lab: [row | seen.pop(0)])
     machine = VirtualMachine(lab)

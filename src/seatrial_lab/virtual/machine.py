@@ -106,13 +106,18 @@ class VirtualMachine:
             *(f"{PLANTED}{fault}" for fault in self.lab.faults()),
             (
                 f"{IN_VIRTUAL_TIME}: an emulated machine whose clock counts instructions "
-                f"(QEMU {facts['qemu']}, Linux {facts['kernel_version']}); they hold for what the "
+                f"(QEMU {facts['qemu']}, {kernel_note(facts)}); they hold for what the "
                 "driver and the kernel cost in instructions, not for "
                 f"{'' if timed else 'wires, '}caches or memory"
             ),
             processors_note(facts),
             *([speeds] if speeds else []),
         ]
+
+
+def kernel_note(facts: dict[str, Any]) -> str:
+    """Name the guest's kernel, with its version and the site's own drivers."""
+    return f"Linux {facts['kernel']} ({facts['kernel_version']})"
 
 
 def processors_note(facts: dict[str, Any]) -> str:

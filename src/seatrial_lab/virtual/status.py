@@ -12,7 +12,7 @@ from seatrial_lab.common.programs import programs, version_of
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.virtual import wires
 from seatrial_lab.virtual.engine import VirtualLab
-from seatrial_lab.virtual.machine import processors_note, wires_note
+from seatrial_lab.virtual.machine import kernel_note, processors_note, wires_note
 
 
 def status(instance: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def status(instance: str) -> dict[str, Any]:
         "versions": {
             "slurm": programs().slurm_text,
             "munge": version_of("munged"),
-            "kernel": facts["kernel"],
+            "kernel": kernel_note(facts),
             "qemu": f"QEMU {facts['qemu']}",
             "processors": processors_note(facts),
             **({"wires": note} if (note := wires_note(spec, facts)) else {}),
