@@ -36,6 +36,15 @@ def site(tmp_path, monkeypatch):
     )  # fmt: skip
 
 
+def test_a_file_that_cannot_be_written_is_named(here, tmp_path):
+    file = tmp_path / "none" / "file"
+    script = ("job", "render", "mpi", "--set", "program=./a")
+    for words, what in ((("site", "schema"), "the schema"), (script, "the job script")):
+        code, _, error = here(*words, "--output", file)
+        assert (code, error.count(str(file)) > 0) == (3, True)
+        assert f"--output: {what} cannot be written" in error
+
+
 def test_a_plan(here, site, tmp_path):
     code, text, _ = here("plan", "--site", site, "--output", tmp_path / "none")
     assert code == 0

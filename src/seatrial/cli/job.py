@@ -12,6 +12,7 @@ from rich.table import Table
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import TRIALS
 from seatrial.cli.screen import open_console
+from seatrial.cli.trial import writing
 from seatrial.job.measured import SiteTrials
 from seatrial.job.plan import plan
 from seatrial.job.render import render as render_script
@@ -186,11 +187,9 @@ def render(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
+    with writing(output, "--output", "the job script"):
         output.write_text(text)
         output.chmod(0o755)
-    except OSError as error:
-        raise InputError(f"--output {output}: {error.strerror}") from None
     out.print(f"wrote {output}; next: sbatch {output}", markup=False)
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from seatrial.base.errors import InputError, Problem
 from seatrial.cli.plan import print_contracts
 from seatrial.cli.screen import open_console
+from seatrial.cli.trial import writing
 from seatrial.plan.check import CheckedSite, check_site
 from seatrial.results.wording import plural
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
@@ -109,7 +110,8 @@ def schema(
     """
     text = json.dumps(site_schema(), indent=2) + "\n"
     if output:
-        output.write_text(text)
+        with writing(output, "--output", "the schema"):
+            output.write_text(text)
     else:
         print(text, end="")
 
