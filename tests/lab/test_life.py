@@ -17,6 +17,7 @@ from seatrial.base.errors import LabError
 from seatrial_lab.common import access, network, processes
 from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.status import status
+from trial_support import until
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
@@ -63,6 +64,34 @@ from seatrial_lab.native.engine import Lab
 from seatrial_lab.common.spec import LabSpec
 Lab(LabSpec(instance=sys.argv[1])).up()
 """
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_start_that_a_signal_ends_leaves_only_the_logs(
+    make_lab: MakeLab, number: signal.Signals
+) -> None:
+    lab = make_lab()
+    name = lab.spec.instance
+    command = [sys.executable, "-m", "seatrial", "lab", "up", "--no-accounting", "-i", name]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        until(lambda: bool(network.namespaces(name)), 120, "a node")
+        process.send_signal(number)
+        time.sleep(0.05)
+        process.send_signal(number)  # as of somebody who does not wait
+        assert process.wait(120) == 130
+    assert network.namespaces(name) == []
+    assert [path.name for path in lab.paths.data.iterdir()] == ["log"]
+
+
+def test_a_start_with_nohup_goes_on_after_a_hangup(make_lab: MakeLab) -> None:
+    lab = make_lab(nodes=("n1",))
+    name = lab.spec.instance
+    command = [sys.executable, "-m", "seatrial", "lab", "up", "--no-accounting", "-i", name]
+    with subprocess.Popen(["nohup", *command], stderr=subprocess.PIPE) as process:
+        until(lambda: bool(network.namespaces(name)), 120, "a node")
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(600) == 0
+    assert status(name)["state"] == "up"
 
 
 @pytest.mark.parametrize("turn", range(8))

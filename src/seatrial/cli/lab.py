@@ -12,7 +12,7 @@ from seatrial.base import lock
 from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.suggest import suggest
-from seatrial.cli.provision import told_steps
+from seatrial.cli.provision import signals_as_interrupt, told_steps
 from seatrial.cli.screen import open_console
 from seatrial.site.load import load_site, site_file
 from seatrial_lab import adapter
@@ -73,7 +73,7 @@ def up(
     """
     console = open_console(stderr=True)
     lab = lab_of_site(site, instance, accounting)
-    with told_steps(console, "starting the lab") as tell:
+    with signals_as_interrupt(), told_steps(console, "starting the lab") as tell:
         started = lab.up(lambda step: tell(f"starting the lab: {step}"))
     names = f"{lab.spec.nodes[0]} to {lab.spec.nodes[-1]}"
     verb = "is up" if started else "was up already"

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from seatrial.base import signals
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import PARQUET_LOCK
 from seatrial.cli.screen import open_console
@@ -128,42 +129,43 @@ def lab_for(
     except OSError as error:
         raise InputError(f"--output {output}: {error.strerror}") from None
     lab = lab_of_site(str(site_file))
-    others = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, _as_interrupt) for number in others}
     started = False  # a start that fails removes its parts, except the logs that it names
     further: list[Lab] = []
-    try:
-        with told_steps(out, "starting the lab") as tell:
-            started = lab.up(lambda step: tell(f"starting the lab: {step}"))
-            profiles = len({case.profile for case in plan.cases})
-            most = guests_for(site, profiles) if started else 1
-            for number in range(2, most + 1):
-                one = further_lab(str(site_file), number)
-                try:
-                    if one.up(partial(_tell_guest, tell, number, most)):
-                        further.append(one)
-                except LabError as error:
-                    out.print(f"the trial runs with fewer guests: {error}", markup=False)
-                    break
-        for one in (lab, *further):
-            one.add_bind(output.resolve())
-        yield [machine_of(one) for one in (lab, *further)]
-    finally:
-        ended = [*further, *([lab] if started and not keep else [])]
-        if ended:
-            # Ignored, so that the programs which this starts are not interrupted either.
-            for number in (signal.SIGINT, *others):
-                before.setdefault(number, signal.getsignal(number))
-                signal.signal(number, signal.SIG_IGN)
-            for one in ended:
-                one.down()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with signals_as_interrupt():
+        try:
+            with told_steps(out, "starting the lab") as tell:
+                started = lab.up(lambda step: tell(f"starting the lab: {step}"))
+                profiles = len({case.profile for case in plan.cases})
+                most = guests_for(site, profiles) if started else 1
+                for number in range(2, most + 1):
+                    one = further_lab(str(site_file), number)
+                    try:
+                        if one.up(partial(_tell_guest, tell, number, most)):
+                            further.append(one)
+                    except LabError as error:
+                        out.print(f"the trial runs with fewer guests: {error}", markup=False)
+                        break
+            for one in (lab, *further):
+                one.add_bind(output.resolve())
+            yield [machine_of(one) for one in (lab, *further)]
+        finally:
+            ended = [*further, *([lab] if started and not keep else [])]
+            if ended:
+                # Ignored, so that the programs which this starts are not interrupted either.
+                with signals.handled(signals.ENDING, signal.SIG_IGN):
+                    for one in ended:
+                        one.down()
 
 
 def _tell_guest(tell: Callable[[str], None], number: int, most: int, step: str) -> None:
     tell(f"starting guest {number} of {most}: {step}")
 
 
-def _as_interrupt(*_: object) -> None:
+def signals_as_interrupt() -> AbstractContextManager[None]:
+    """During the block the signals that end a program are as Ctrl-C: a start removes its parts."""
+    return signals.handled((signal.SIGTERM, signal.SIGHUP), _as_interrupt)
+
+
+def _as_interrupt(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt the removal
     raise KeyboardInterrupt

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from seatrial.base.signals import ENDING, handled
 from seatrial.plan.model import Plan
 from seatrial.results.record import Case
 from seatrial.trial.machine import Machine, Progress
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -180,30 +177,22 @@ def obeyed_signals(noted: list[str]) -> Iterator[None]:
 def noted_signals() -> Iterator[list[str]]:
     """Collect the names of signals that would end this process, and ignore the signals.
 
-    So no write is interrupted. Callers that wait must read the list. Python delivers signals to the
-    main thread only: in another thread the list stays empty.
+    So no write is interrupted. Callers that wait must read the list. In another thread than the
+    main thread the list stays empty.
     """
     noted: list[str] = []
     with _handled(noted):
         yield noted
 
 
-@contextmanager
-def _handled(noted: list[str], error: type[BaseException] | None = None) -> Iterator[None]:
+def _handled(
+    noted: list[str], error: type[BaseException] | None = None
+) -> AbstractContextManager[None]:
     """Add the names of signals to a list, and raise ``error`` at each if there is one."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def note(number: int, _: object) -> None:
         noted.append("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
         if error:
             raise error(noted[-1])
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            with contextlib.suppress(TypeError):  # a handler that was not set from Python
-                signal.signal(number, handler)
+    return handled(ENDING, note)
