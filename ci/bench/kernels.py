@@ -6,9 +6,8 @@
 Starts the lab of the site once for each ``--kernel`` (default: of the machine), and once more
 for each ``--driver``, with the first kernel. Between the first two nodes it runs NetPIPE over TCP
 with 64 bytes, after ``ethtool -C eth1 rx-usecs``, ``--series`` times. Prints the median and the
-range of the latency, in us, and what was loaded. Slurm and ReFrame are not part of it, so a kernel
-takes half a minute of processor time (`seatrial trial` and `seatrial compare` judge what it only
-shows). Needs root, like the lab.
+range of the latency, in us, and what was loaded. No trial is run and nothing is judged: a kernel
+takes one to two minutes, and up to four if its guest is booted. Needs root, like the lab.
 """
 
 from __future__ import annotations
