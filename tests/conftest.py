@@ -108,6 +108,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         clear_dead_sessions()
 
 
+@pytest.fixture
+def hangup_ends() -> Iterator[None]:
+    """SIGHUP ends programs, also where the tests were started with nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="session")
 def plain_lab() -> Iterator[Lab]:
     """A lab with Slurm's accounting, of which the tests of several folders have need."""

@@ -64,7 +64,7 @@ KINDS = (
     ("signals", "smp_send_reschedule", "reschedule_entry"),
     ("barriers", "send_call_func_single_ipi", "call_function_single_entry"),
 )
-#: longer than the widest window that a test has; a thread sends one in twice that time
+#: longer than the widest window that a test has; each thread sends one in twice that time
 STALE_NS = 150_000
 TRACE_ON = "\n".join([
     "mountpoint -q . || mount -t tracefs tracefs .", "cd .",
@@ -214,7 +214,7 @@ def interrupt_figures(trace: str, processor: int) -> dict[str, int]:
     """
     stamps: dict[str, list[int]] = {name: [] for _, *names in KINDS for name in names}
     for cpu, stamp, event, target in TRACED.findall(trace):
-        if int(target or cpu) == processor:
+        if event in stamps and int(target or cpu) == processor:
             stamps[event].append(int(stamp))
     result: dict[str, int] = {}
     for name, function, event in KINDS:

@@ -1,5 +1,6 @@
 """Start the command line. Codes 0, 1 and 2 are verdicts: no error of an import ends with one."""
 
+import gc
 import sys
 import traceback
 
@@ -16,5 +17,5 @@ except (Exception, SystemExit) as error:
     traceback.print_exc()
     print(defect(error), file=sys.stderr)
     sys.exit(EXIT_DEFECT)
-
+gc.freeze()  # modules stay: no collection has to walk through them, which took a sixth of a check
 main()

@@ -23,6 +23,7 @@ def handlers() -> Iterator[None]:
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_is_handled_in_the_block_and_as_before_after_it(number: signal.Signals) -> None:
     seen: list[str] = []
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(number, lambda *_: seen.append("outside"))
     with handled(ENDING, lambda *_: seen.append("inside")):
         os.kill(os.getpid(), number)
@@ -30,14 +31,15 @@ def test_a_signal_is_handled_in_the_block_and_as_before_after_it(number: signal.
     assert seen == ["inside", "outside"]
 
 
-def test_a_signal_that_is_ignored_stays_so() -> None:
+def test_a_hangup_that_is_ignored_stays_so_and_no_other_signal() -> None:
     seen: list[int] = []
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     with handled(ENDING, lambda number, _: seen.append(number)):
-        os.kill(os.getpid(), signal.SIGHUP)
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert seen == [signal.SIGTERM]
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        for number in ENDING:
+            os.kill(os.getpid(), number)
+    assert seen == [signal.SIGINT, signal.SIGTERM]
+    assert [signal.getsignal(number) for number in ENDING] == [signal.SIG_IGN] * 3
 
 
 def test_another_thread_changes_nothing() -> None:

@@ -334,6 +334,7 @@ with open(f"{stage}/evidence.json", "w") as evidence:
 )
 
 
+@pytest.mark.usefixtures("hangup_ends")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.timeout(120)
 def test_a_signal_ends_the_judging_and_the_runs_are_kept(

@@ -10,7 +10,6 @@ import re
 from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -21,7 +20,7 @@ from pydantic import (
     field_validator,
 )
 
-from seatrial.base.nodelists import MOST_NODES, count_at_most
+from seatrial.base.nodelists import node_set
 from seatrial.base.yamlfile import InvalidValue
 
 NAME = r"[a-z][a-z0-9_-]{0,63}"  # ReFrame accepts these names; several are in a folder's name
@@ -35,15 +34,10 @@ CPUS = 8192  # largest NR_CPUS of Linux
 
 def _nodeset(text: str) -> str:
     correction = "write for example n[1-4] or n1,n3"
-    many = InvalidValue(f"names more than {MOST_NODES} nodes", correction)
-    if count_at_most(text) > MOST_NODES:
-        raise many
     try:
-        nodes = NodeSet(text)
-    except (NodeSetException, ValueError) as error:
-        raise InvalidValue(f"not a node list: {error}", correction) from None
-    if len(nodes) > MOST_NODES:  # of groups
-        raise many
+        nodes = node_set(text)
+    except ValueError as error:
+        raise InvalidValue(str(error), correction) from None
     if not nodes:
         raise InvalidValue("names no node", correction)
     if wrong := next((name for name in nodes if not re.fullmatch(_HOST, name, re.ASCII)), None):

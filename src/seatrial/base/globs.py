@@ -43,6 +43,11 @@ def any_matches(patterns: Iterable[str], text: str) -> bool:
     return any(matcher(pattern)(text) for pattern in patterns)
 
 
+def literal_begin(pattern: str) -> str:
+    """What each text begins with that the pattern matches."""
+    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
+
+
 def check(patterns: Iterable[str]) -> None:
     """Raise InputError if one of the patterns cannot match what its writer means."""
     for pattern in patterns:

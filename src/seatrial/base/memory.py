@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """Switch the cyclic garbage collector off, for code that makes no cycles.
+    """Switch the cyclic garbage collector off, for code that makes no cycles or whose objects stay.
 
     It walks through all objects again each time that a quarter is added.
     """

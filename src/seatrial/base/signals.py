@@ -17,7 +17,8 @@ def handled(
 ) -> Iterator[None]:
     """Handle signals with ``handler`` during the block.
 
-    A signal that is ignored stays ignored: nohup ignores SIGHUP for the command that it starts.
+    SIGHUP stays ignored if it is: nohup does that for its command. SIGINT does not, although shells
+    ignore it for commands in the background: programs that the block starts would ignore it, too.
     Python delivers signals to the main thread only: in another thread nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -26,7 +27,7 @@ def handled(
     before = {
         number: signal.signal(number, handler)
         for number in numbers
-        if signal.getsignal(number) is not signal.SIG_IGN
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         yield

@@ -162,10 +162,14 @@ def _tell_guest(tell: Callable[[str], None], number: int, most: int, step: str) 
 
 
 def signals_as_interrupt() -> AbstractContextManager[None]:
-    """During the block the signals that end a program are as Ctrl-C: a start removes its parts."""
-    return signals.handled((signal.SIGTERM, signal.SIGHUP), _as_interrupt)
+    """During the block a signal that ends programs is as Ctrl-C, and those after it are ignored.
+
+    So a start that is ended removes its parts, all of them.
+    """
+    return signals.handled(signals.ENDING, _as_interrupt)
 
 
-def _as_interrupt(number: int, _: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt the removal
+def _as_interrupt(*_: object) -> None:
+    for number in signals.ENDING:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

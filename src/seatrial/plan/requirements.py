@@ -12,9 +12,10 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, combinations, islice, permutations
+from itertools import chain, islice
 from typing import Any
 
+from seatrial.base import globs
 from seatrial.base.errors import Problem
 from seatrial.base.suggest import matching, suggest
 from seatrial.benchmarks import links
@@ -67,14 +68,22 @@ class Places:
         self._known = frozenset(nodes)
 
     def __iter__(self) -> Iterator[str]:
-        if self._kind == "node":
-            yield from self._nodes
-        elif self._kind == "direction":
-            yield from (direction(*ends) for ends in permutations(self._nodes, 2))
-        elif self._kind == "link":
-            yield from (f"{one}-{other}" for one, other in combinations(self._nodes, 2))
-        else:
+        return self._beginning([""])
+
+    def _beginning(self, texts: Iterable[str]) -> Iterator[str]:
+        """The names that can begin with one of the texts, and others of the same first node."""
+        if not self._kind:
             yield ""
+            return
+        for place, one in enumerate(self._nodes):
+            if not any(one.startswith(text) or text.startswith(one) for text in texts):
+                continue
+            if self._kind == "node":
+                yield one
+            elif self._kind == "direction":
+                yield from (direction(one, other) for other in self._nodes if other != one)
+            else:
+                yield from (f"{one}-{other}" for other in self._nodes[place + 1 :])
 
     def __contains__(self, name: str) -> bool:
         if self._kind == "node":
@@ -97,9 +106,12 @@ class Places:
 
     def matching(self, patterns: Patterns | None) -> Iterator[str]:
         """The names that one of the glob patterns matches; all of them for None."""
-        if patterns is None or is_glob(patterns):
-            return (name for name in self if fits(patterns, name))
-        several = [patterns] if isinstance(patterns, str) else dict.fromkeys(patterns)
+        if patterns is None:
+            return iter(self)
+        several = [patterns] if isinstance(patterns, str) else list(dict.fromkeys(patterns))
+        if is_glob(several):
+            begins = [globs.literal_begin(pattern) for pattern in several]
+            return (name for name in self._beginning(begins) if fits(several, name))
         return (name for name in several if name in self)
 
     def turned(self, location: str) -> list[str]:

@@ -19,11 +19,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ClusterShell.NodeSet import RESOLVER_NOGROUP
 from pydantic import TypeAdapter, ValidationError
 
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
-from seatrial.base.nodelists import MOST_NODES, count_at_most
+from seatrial.base.nodelists import node_set
 from seatrial.checks.evidence import EVIDENCE_FILE
 from seatrial.plan.model import environment_name
 from seatrial.results.locations import Locations
@@ -342,15 +343,11 @@ def parse_sacct(text: str, first: bool = False) -> dict[str, Job]:
 
 
 def _expand(text: str) -> list[str]:
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
-
     if not text or "assigned" in text:
         return []
     try:
-        if count_at_most(text) > MOST_NODES:
-            return [text[:200]]
-        return list(NodeSet(text, resolver=RESOLVER_NOGROUP))
-    except (NodeSetException, ValueError):
+        return list(node_set(text, resolver=RESOLVER_NOGROUP))
+    except ValueError:
         return [text[:200]]
 
 

@@ -177,8 +177,8 @@ def obeyed_signals(noted: list[str]) -> Iterator[None]:
 def noted_signals() -> Iterator[list[str]]:
     """Collect the names of signals that would end this process, and ignore the signals.
 
-    So no write is interrupted. Callers that wait must read the list. In another thread than the
-    main thread the list stays empty.
+    So no write is interrupted. Callers that wait must read the list. Outside of the main thread the
+    list stays empty.
     """
     noted: list[str] = []
     with _handled(noted):
