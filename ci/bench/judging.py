@@ -12,16 +12,17 @@ was missed.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import resource
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from itertools import combinations, islice
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -88,8 +89,8 @@ def made_up(figures: int, repeats: int) -> tuple[Trial, list[Run]]:
     return trial, runs
 
 
-def measure(folder: Path, answer: Any) -> None:
-    """Judge the trial in a folder, in this process; send the processor time of each part, in s."""
+def measure(folder: Path) -> dict[str, float]:
+    """Judge the trial in a folder. Returns this process's time for each part, in s."""
     document, lines = yamlfile.loads(REQUIREMENTS, Document, "requirements.yaml")
     requirements = build(document, lines, Path("requirements.yaml"))
     marks = [time.process_time()]
@@ -111,9 +112,8 @@ def measure(folder: Path, answer: Any) -> None:
     seconds = {p: b - a for p, a, b in zip(parts, marks, marks[1:], strict=False)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     size = (folder / "judgement.jsonl").stat().st_size / 2**20
-    answer.send(
-        {"figures": len(judgements), **seconds, "wall": wall, "peak_MiB": peak, "written_MiB": size}
-    )
+    of_all = {"wall": wall, "peak_MiB": peak, "written_MiB": size}
+    return {"figures": len(judgements), **seconds, **of_all}
 
 
 def measured(figures: int, repeats: int) -> dict[str, float]:
@@ -123,12 +123,8 @@ def measured(figures: int, repeats: int) -> dict[str, float]:
         trial, runs = made_up(figures, repeats)
         write_results(folder / "results.jsonl", [trial, *runs])
         del trial, runs
-        here, there = multiprocessing.Pipe(duplex=False)
-        child = multiprocessing.get_context("spawn").Process(target=measure, args=(folder, there))
-        child.start()
-        there.close()
-        row: dict[str, float] = here.recv()
-        child.join()
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            row = process.submit(measure, folder).result()
         row["cpu"] = sum(row[part] for part in ("judge", "conclude", "write"))
         return row
 

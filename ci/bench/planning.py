@@ -11,12 +11,13 @@ took more than the goal.
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 import shutil
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,13 +53,13 @@ def large_site(folder: Path, nodes: int) -> Path:
     return file
 
 
-def measure(file: Path, answer: Any) -> None:
-    """Check the site in this process; send processor time in s and the greatest memory in MiB."""
+def measure(file: Path) -> dict[str, float]:
+    """Check the site. Returns this process's time for it in s, and its greatest memory in MiB."""
     begin = time.process_time()
     checked = check_site(file)
     seconds = time.process_time() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    answer.send({"cases": len(checked.plan.cases), "cpu": seconds, "peak_MiB": peak})
+    return {"cases": len(checked.plan.cases), "cpu": seconds, "peak_MiB": peak}
 
 
 def measured(nodes: int) -> dict[str, float]:
@@ -66,14 +67,9 @@ def measured(nodes: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="seatrial-planning-") as name:
         folder = Path(name) / "large"
         folder.mkdir()
-        here, there = multiprocessing.Pipe(duplex=False)
         file = large_site(folder, nodes)
-        child = multiprocessing.get_context("spawn").Process(target=measure, args=(file, there))
-        child.start()
-        there.close()
-        row: dict[str, float] = here.recv()
-        child.join()
-        return {"nodes": nodes, **row}
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            return {"nodes": nodes, **process.submit(measure, file).result()}
 
 
 def main(

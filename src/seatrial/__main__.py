@@ -10,6 +10,8 @@ from seatrial.base.memory import no_collections
 try:
     with no_collections():  # which took a fifth of the start
         from seatrial.cli import main
+
+        gc.freeze()  # modules stay: no later collection has to walk through them
 except SeatrialError as error:  # an incomplete benchmark
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
@@ -17,5 +19,5 @@ except (Exception, SystemExit) as error:
     traceback.print_exc()
     print(defect(error), file=sys.stderr)
     sys.exit(EXIT_DEFECT)
-gc.freeze()  # modules stay: no collection has to walk through them, which took a sixth of a check
+
 main()

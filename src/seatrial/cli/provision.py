@@ -129,32 +129,39 @@ def lab_for(
     except OSError as error:
         raise InputError(f"--output {output}: {error.strerror}") from None
     lab = lab_of_site(str(site_file))
-    started = False  # a start that fails removes its parts, except the logs that it names
     further: list[Lab] = []
-    with signals_as_interrupt():
-        try:
-            with told_steps(out, "starting the lab") as tell:
-                started = lab.up(lambda step: tell(f"starting the lab: {step}"))
-                profiles = len({case.profile for case in plan.cases})
-                most = guests_for(site, profiles) if started else 1
-                for number in range(2, most + 1):
-                    one = further_lab(str(site_file), number)
-                    try:
-                        if one.up(partial(_tell_guest, tell, number, most)):
-                            further.append(one)
-                    except LabError as error:
-                        out.print(f"the trial runs with fewer guests: {error}", markup=False)
-                        break
-            for one in (lab, *further):
-                one.add_bind(output.resolve())
-            yield [machine_of(one) for one in (lab, *further)]
-        finally:
-            ended = [*further, *([lab] if started and not keep else [])]
-            if ended:
-                # Ignored, so that the programs which this starts are not interrupted either.
-                with signals.handled(signals.ENDING, signal.SIG_IGN):
-                    for one in ended:
-                        one.down()
+    ended: list[Lab] = []  # a start that fails removes its parts, except the logs that it names
+    with signals_as_interrupt(), _ending(ended):
+        with told_steps(out, "starting the lab") as tell:
+            started = lab.up(lambda step: tell(f"starting the lab: {step}"))
+            if started and not keep:
+                ended.append(lab)
+            profiles = len({case.profile for case in plan.cases})
+            most = guests_for(site, profiles) if started else 1
+            for number in range(2, most + 1):
+                one = further_lab(str(site_file), number)
+                try:
+                    if one.up(partial(_tell_guest, tell, number, most)):
+                        further.append(one)
+                        ended.append(one)
+                except LabError as error:
+                    out.print(f"the trial runs with fewer guests: {error}", markup=False)
+                    break
+        for one in (lab, *further):
+            one.add_bind(output.resolve())
+        yield [machine_of(one) for one in (lab, *further)]
+
+
+@contextmanager
+def _ending(labs: list[Lab]) -> Iterator[None]:
+    """End the labs that the list has at the end of the block, the last one first."""
+    try:
+        yield
+    finally:
+        # Ignored, so that the programs which this starts are not interrupted either.
+        with signals.handled(signals.ENDING, signal.SIG_IGN):
+            for one in reversed(labs):
+                one.down()
 
 
 def _tell_guest(tell: Callable[[str], None], number: int, most: int, step: str) -> None:

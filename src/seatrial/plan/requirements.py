@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -25,6 +25,7 @@ from seatrial.plan.model import Plan
 from seatrial.results.locations import ARROW, direction
 from seatrial.results.record import Case
 from seatrial.results.requirements import (
+    CASE_KEYS,
     WIDEST,
     Informative,
     Patterns,
@@ -53,7 +54,6 @@ REASONABLE = {
 }
 #: a fraction below this, of a reference, is no bound
 LOWEST = -0.95
-KEYS = ("check", "variant", "transport", "network", "profile", "nodes")
 
 
 class Places:
@@ -70,7 +70,7 @@ class Places:
     def __iter__(self) -> Iterator[str]:
         return self._beginning([""])
 
-    def _beginning(self, texts: Iterable[str]) -> Iterator[str]:
+    def _beginning(self, texts: Sequence[str]) -> Iterator[str]:
         """The names that can begin with one of the texts, and others of the same first node."""
         if not self._kind:
             yield ""
@@ -316,7 +316,7 @@ def _is_of_another_benchmark(select: Select, matrix: Matrix) -> bool:
 def _selection(select: Select, matrix: Matrix) -> FieldProblems:
     """Patterns that match no case, alone or together."""
     wrong = False
-    for key in KEYS:
+    for key in CASE_KEYS:
         names = matrix.values(key)
         for field, pattern in _patterns(key, getattr(select, key)):
             if not matching([pattern], names):
@@ -325,7 +325,7 @@ def _selection(select: Select, matrix: Matrix) -> FieldProblems:
     if wrong:
         return
     cases = matrix.cases
-    for number, key in enumerate(KEYS):
+    for number, key in enumerate(CASE_KEYS):
         patterns = [pattern for _, pattern in _patterns(key, getattr(select, key))]
         if not patterns:
             continue
@@ -334,7 +334,7 @@ def _selection(select: Select, matrix: Matrix) -> FieldProblems:
         if not cases:
             chosen = " and ".join(
                 f"{one} {_text(getattr(select, one))}"
-                for one in KEYS[:number]
+                for one in CASE_KEYS[:number]
                 if getattr(select, one) is not None
             )
             yield (
@@ -595,7 +595,7 @@ def _comparison(
 
 def _no_case(rule: Rule, case: Case, other: Case, matrix: Matrix) -> tuple[str, str]:
     of = rule.threshold.relative_to
-    for key in KEYS:
+    for key in CASE_KEYS:
         value = getattr(of, key)
         if value is not None and str(value) not in matrix.values(key):
             message, correction = _no_match(key, str(value), matrix.values(key))

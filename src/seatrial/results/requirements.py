@@ -45,7 +45,9 @@ Patterns = str | list[str]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 #: widest bound of a reference, as a fraction: a wider one decides nothing
 WIDEST = 1.0
-_KEYS = ("check", "variant", "transport", "network", "profile", "location")
+_PATTERNS = ("check", "variant", "transport", "network", "profile")
+#: the keys that select cases
+CASE_KEYS = (*_PATTERNS, "nodes")
 
 
 def _no_number(value: Any) -> Any:
@@ -86,7 +88,7 @@ class Select(Entry):
         nodes = [self.nodes] if isinstance(self.nodes, int) else self.nodes
         return (nodes is None or case.nodes in nodes) and all(
             fits(patterns, getattr(case, key))
-            for key in _KEYS[:-1]
+            for key in _PATTERNS
             if (patterns := getattr(self, key)) is not None
         )
 
@@ -96,7 +98,7 @@ class Select(Entry):
     def text(self) -> str:
         """The selection for people: ``check netpipe, profile default``."""
         words = []
-        for key in (*_KEYS[:-1], "nodes", "location"):
+        for key in (*CASE_KEYS, "location"):
             value = getattr(self, key)
             if value is not None:
                 several = value if isinstance(value, list) else [value]
@@ -105,14 +107,14 @@ class Select(Entry):
 
     def each(self) -> Iterable[tuple[str, str, Select]]:
         """Key, pattern and the selection with only this one, for each pattern of a list."""
-        for key in (*_KEYS, "nodes"):
+        for key in (*_PATTERNS, "location", "nodes"):
             several = getattr(self, key)
             if isinstance(several, list):
                 yield from ((key, str(one), self.model_copy(update={key: one})) for one in several)
 
     def weight(self) -> int:
         nodes = 0 if self.nodes is None else 3 if isinstance(self.nodes, int) else 2
-        return nodes + sum(_weight(getattr(self, key)) for key in _KEYS)
+        return nodes + sum(_weight(getattr(self, key)) for key in (*_PATTERNS, "location"))
 
 
 class Other(Entry):
@@ -135,7 +137,7 @@ class Other(Entry):
     @property
     def case_keys(self) -> list[str]:
         """The keys that name another case than the judged one."""
-        return [key for key in (*_KEYS[:-1], "nodes") if getattr(self, key) is not None]
+        return [key for key in CASE_KEYS if getattr(self, key) is not None]
 
     def case(self, judged: Case) -> Case:
         new_check = self.check is not None and self.check != judged.check
