@@ -68,7 +68,10 @@ def repeated(outcomes: Iterable[Outcome]) -> str:
     """How far the runs of a figure differ, of the figures that have several."""
     values = {one.figure: one.values for each in outcomes for one in each.measured if one.values}
     several = {figure: own for figure, own in values.items() if len(own) > 1 and min(own) > 0}
-    notes = "[Notes](dev/virtual-lab.md) say how far figures repeated in other trials."
+    notes = (
+        "[Figures of the virtual lab](dev/virtual-lab-figures.md) say how far they repeated in "
+        "other trials."
+    )
     if not several:
         return (
             f"Each figure was measured once, so this page does not show how far it repeats. {notes}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.say import Say, say_nothing
 from seatrial.site.load import load_site, load_with_lines, site_file
 from seatrial.site.model import Site
 from seatrial.stack.files import digest
@@ -23,7 +24,7 @@ from seatrial_lab.native import status as native_status
 from seatrial_lab.native.engine import Lab as NativeLab
 from seatrial_lab.native.machine import LabMachine
 from seatrial_lab.native.site import spec_for_site
-from seatrial_lab.protocol import Engine, Lab, Progress
+from seatrial_lab.protocol import Engine, Lab
 from seatrial_lab.virtual import status as virtual_status
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
@@ -44,7 +45,7 @@ class Native:
     def attach(self, instance: str) -> NativeLab:
         return NativeLab.attach(instance)
 
-    def end(self, instance: str, progress: Progress) -> bool:
+    def end(self, instance: str, progress: Say) -> bool:
         return NativeLab(LabSpec(instance=instance)).down(progress)
 
     def machine(self, lab: NativeLab) -> Machine:
@@ -63,7 +64,7 @@ class Virtual:
     def attach(self, instance: str) -> VirtualLab:
         return VirtualLab.attach(instance)
 
-    def end(self, instance: str, progress: Progress) -> bool:
+    def end(self, instance: str, progress: Say) -> bool:
         return VirtualLab(VirtualSpec(LabSpec(instance=instance), ())).down(progress)
 
     def machine(self, lab: VirtualLab) -> Machine:
@@ -134,7 +135,7 @@ def attach(instance: str) -> Lab:
     return engine_of(instance).attach(instance)
 
 
-def end(instance: str, progress: Progress = lambda _: None) -> bool:
+def end(instance: str, progress: Say = say_nothing) -> bool:
     """End the lab of that name, of either kind, and what a killed trial left of its further guests.
 
     Returns False if there is no such lab.

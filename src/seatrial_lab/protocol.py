@@ -6,18 +6,16 @@ Both engines implement it. This module has no implementation of its own.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from seatrial.base.say import Say
 from seatrial.site.model import Site
 from seatrial.trial.machine import Machine
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.common.state import Fault
-
-#: is called with a line of text
-Progress = Callable[[str], None]
 
 
 class Lab(Protocol):
@@ -27,8 +25,8 @@ class Lab(Protocol):
     paths: LabPaths
 
     def is_up(self) -> bool: ...
-    def up(self, progress: Progress = ...) -> bool: ...
-    def down(self, progress: Progress = ...) -> bool: ...
+    def up(self, progress: Say = ...) -> bool: ...
+    def down(self, progress: Say = ...) -> bool: ...
     def add_bind(self, path: Path) -> None: ...
     def node_states(self) -> dict[str, str]: ...
     def faults(self) -> list[Fault]: ...
@@ -51,7 +49,7 @@ class Engine(Protocol):
         """Return the running lab of that name. Raises LabError if there is none."""
         ...
 
-    def end(self, instance: str, progress: Progress) -> bool:
+    def end(self, instance: str, progress: Say) -> bool:
         """End the lab of that name, also a broken one. Returns False if there is no such lab."""
         ...
 

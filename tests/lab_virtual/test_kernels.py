@@ -88,10 +88,13 @@ def test_the_copy_is_made_again_when_the_kernel_was_built_again(
     prepared: Path, kernel: Path, tmp_path: Path
 ) -> None:
     before, version = prepared.stat().st_ino, (prepared / "version").read_text()
-    assert kernels.provide_own(kernel, tmp_path).stat().st_ino == before
+    said: list[str] = []
+    assert kernels.provide_own(kernel, tmp_path, said.append).stat().st_ino == before
+    assert not said
     image_file = kernel / f"boot/vmlinuz-{RELEASE}"
     image_file.write_bytes(vmlinuz(gzip.compress(b"\x7fELF two"), b""))
-    assert kernels.provide_own(kernel, tmp_path) == prepared
+    assert kernels.provide_own(kernel, tmp_path, said.append) == prepared
+    assert said == [f"copying kernel {RELEASE} of {kernel} (up to a minute)"]
     assert (prepared / "boot/vmlinux").read_bytes() == b"\x7fELF two"
     assert (prepared / "version").read_text() != version  # so no guest of before is used
 

@@ -7,9 +7,11 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from seatrial.base.say import Say
 
 #: of a file system without locks: NFS without its lock daemon, Lustre without the option flock
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -85,7 +87,7 @@ def holder(file: Path) -> int | None:
 
 
 @contextmanager
-def locked(file: Path, say: Callable[[str], None]) -> Iterator[int]:
+def locked(file: Path, say: Say) -> Iterator[int]:
     """Hold a lock file; yields its descriptor. If another process holds it, report that with
     ``say`` and wait.
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from rich.markup import escape
 from seatrial.base import signals
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import PARQUET_LOCK
+from seatrial.base.say import Say
 from seatrial.cli.screen import open_console
 from seatrial.plan.model import Plan
 from seatrial.site.model import Site
@@ -34,7 +35,7 @@ out = open_console(highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def told_steps(console: Console, first: str) -> Iterator[Callable[[str], None]]:
+def told_steps(console: Console, first: str) -> Iterator[Say]:
     """Yield what shows a step of a long command: beside a spinner on a terminal, else as a line.
 
     ``first`` is shown until the first step.
@@ -164,7 +165,7 @@ def _ending(labs: list[Lab]) -> Iterator[None]:
                 one.down()
 
 
-def _tell_guest(tell: Callable[[str], None], number: int, most: int, step: str) -> None:
+def _tell_guest(tell: Say, number: int, most: int, step: str) -> None:
     tell(f"starting guest {number} of {most}: {step}")
 
 

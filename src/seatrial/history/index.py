@@ -31,11 +31,12 @@ from numpy.typing import NDArray
 from seatrial.base import globs
 from seatrial.base.errors import InputError, LabError, Problem, explained
 from seatrial.base.lock import locked
+from seatrial.base.say import Say
 from seatrial.base.suggest import suggest
 from seatrial.history.checksums import Damaged, check_cases, marks_of_points
 from seatrial.history.series import Column, KnownTrial, Point, Series, SeriesKey
 from seatrial.history.sqlite_file import is_full
-from seatrial.history.store import LOCK_FILE, Say, Store
+from seatrial.history.store import LOCK_FILE, Store
 from seatrial.history.tables import CASES, FAULT, ONE_SERIES
 from seatrial.results import manifest
 from seatrial.results.record import trial_of

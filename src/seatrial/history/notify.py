@@ -25,9 +25,10 @@ from pydantic import Field, ValidationError, field_validator
 from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.files import read_below, write_whole
 from seatrial.base.lock import locked
+from seatrial.base.say import Say
 from seatrial.history.accept import loose
 from seatrial.history.changes import Change, Finding, findings, much_more, untimed
-from seatrial.history.index import Index, Say
+from seatrial.history.index import Index
 from seatrial.history.series import KnownTrial, in_time
 from seatrial.results import manifest
 from seatrial.results.record import Record, Time

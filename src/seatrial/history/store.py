@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.lock import locked
+from seatrial.base.say import Say
 from seatrial.checks.database import is_database
 from seatrial.history.checksums import Damaged, check_rows
 from seatrial.history.entry import fingerprint, read_entry
@@ -46,7 +47,6 @@ from seatrial.history.tables import (
 from seatrial.results.wording import plural
 
 LOCK_FILE = ".history.lock"
-Say = Callable[[str], None]
 T = TypeVar("T")
 
 

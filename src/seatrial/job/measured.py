@@ -28,6 +28,7 @@ from seatrial.analysis.conclusion import Unit
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.base import globs
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.say import Say
 from seatrial.history.conditions import NODES
 from seatrial.history.index import Index, opened
 from seatrial.report.estimates import small_difference, times
@@ -229,7 +230,7 @@ class SiteTrials:
     ``say`` gets a sentence if the folder cannot be read: then there are no comparisons.
     """
 
-    def __init__(self, folder: Path, site: str, say: Callable[[str], None]):
+    def __init__(self, folder: Path, site: str, say: Say):
         self.folder, self.site, self.say = folder, site, say
 
     def comparisons(self, wanted: Application) -> list[Comparison]:

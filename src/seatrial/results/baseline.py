@@ -40,6 +40,7 @@ from seatrial.base import yamlfile
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import write_whole
 from seatrial.base.lock import locked
+from seatrial.base.say import say_nothing
 from seatrial.results import manifest, statistics
 from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
@@ -136,7 +137,7 @@ class Baseline:
         _check_place(path)
         path.parent.stat()  # a folder that is missing is an error: the lock would make it
         lock = path.with_name(f".{path.name}.lock")
-        with locked(lock, lambda _: None):  # who waits for it waits for one file to be written
+        with locked(lock, say_nothing):  # who waits for it waits for one file to be written
             try:
                 return self._written(path)
             finally:

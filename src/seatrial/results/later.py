@@ -18,6 +18,7 @@ from typing import Any
 
 from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.files import read_below, write_whole
+from seatrial.base.say import Say
 from seatrial.results import manifest
 from seatrial.results.judge import judge
 from seatrial.results.record import (
@@ -49,7 +50,7 @@ def judge_again(
     command: Sequence[str],
     version: str,
     write_report: Callable[[Results, Path], object],
-    say: Callable[[str], object],
+    say: Say,
 ) -> Results:
     """Judge the trial in ``folder`` once more; ``requirements`` defaults to those of the trial.
 

@@ -14,13 +14,13 @@ import difflib
 import errno
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.files import read_below, write_whole
+from seatrial.base.say import Say, say_nothing
 from seatrial.base.trust import exposed
 from seatrial.nic.node.consumers import FILE_SYSTEMS
 from seatrial.slurm import versions
@@ -165,9 +165,7 @@ def _is_ours(target: Path, text: str, layout: Layout) -> bool:
     return MARKER in text[:1000]
 
 
-def install(
-    steps: list[Step], layout: Layout, say: Callable[[str], None] = lambda _: None
-) -> list[Step]:
+def install(steps: list[Step], layout: Layout, say: Say = say_nothing) -> list[Step]:
     """Execute the steps. Returns them with the states that the files had just before.
 
     One process at a time installs. The launcher is written when its version is whole. Raises
@@ -310,7 +308,7 @@ def remove(
     steps: list[Step],
     layout: Layout,
     dry_run: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = say_nothing,
 ) -> list[Path]:
     """Remove our files of a plan, all versions, and folders that are then empty. Returns the files.
 

@@ -16,13 +16,14 @@ import re
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import read_below, remove_tree, write_whole
 from seatrial.base.lock import NO_LOCKS, locked
+from seatrial.base.say import Say
 from seatrial.slurm.layout import PACKAGE, Layout
 from seatrial.slurm.render import INSTALLED, MARKER, POLICY
 
@@ -47,7 +48,7 @@ def writer() -> str:
 
 
 @contextmanager
-def lock(libexec: Path, say: Callable[[str], None]) -> Iterator[None]:
+def lock(libexec: Path, say: Say) -> Iterator[None]:
     """Let one installation or removal at a time change ``libexec``, as far as its file system can.
 
     Without locks (NFS with nolock, Lustre without flock) nothing breaks, because no draft has the

@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seatrial.base.lock import locked
 from seatrial.base.run import run
+from seatrial.base.say import Say, say_nothing
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 PERCENT = 20  #: progress is reported after each so many per cent
@@ -22,9 +23,7 @@ _POLICY_TEXT = f"#!/bin/sh\n{_MARK}\nexit 101\n"
 
 
 @contextmanager
-def no_services(
-    policy: Path = POLICY, progress: Callable[[str], None] = lambda _: None
-) -> Iterator[int]:
+def no_services(policy: Path = POLICY, progress: Say = say_nothing) -> Iterator[int]:
     """Forbid the start of services (Debian's policy-rc.d) until the block ends.
 
     A policy of the machine's own is set aside and put back, also after a failure; one that an
@@ -80,7 +79,7 @@ def _put_back(policy: Path) -> None:
         aside.rename(policy)
 
 
-def install(packages: Sequence[str], progress: Callable[[str], None] = lambda _: None) -> None:
+def install(packages: Sequence[str], progress: Say = say_nothing) -> None:
     """Install Debian packages; no service is started and none removed. Raises LabError.
 
     ``progress`` is called with a line after each ``PERCENT`` of download and installation.
@@ -102,7 +101,7 @@ def install(packages: Sequence[str], progress: Callable[[str], None] = lambda _:
 
 
 @contextmanager
-def _status(purpose: str, progress: Callable[[str], None]) -> Iterator[int]:
+def _status(purpose: str, progress: Say) -> Iterator[int]:
     """A descriptor for apt's status lines, which are ``kind:package:percent:text``."""
     read_end, write_end = os.pipe()
 

@@ -18,6 +18,7 @@ from typing import Any
 from seatrial.base.errors import LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import TAIL
+from seatrial.base.say import Say
 from seatrial.stack import install
 from seatrial.stack.files import digest
 from seatrial.stack.paths import Paths
@@ -111,7 +112,7 @@ def inputs_digest(paths: Paths) -> str:
     return digest(parts)
 
 
-def concretize(paths: Paths, say: install.Say, *, force: bool = False) -> float:
+def concretize(paths: Paths, say: Say, *, force: bool = False) -> float:
     """Bring spack.lock up to date. Returns the time in s, 0 if spack.lock was up to date."""
     stamp = paths.folder / "concretized"
     wanted = inputs_digest(paths)
@@ -176,7 +177,7 @@ def label(node: dict[str, Any], graph: dict[str, dict[str, Any]]) -> str:
     return text
 
 
-def build(paths: Paths, say: install.Say, options: Iterable[str] = ()) -> Outcome:
+def build(paths: Paths, say: Say, options: Iterable[str] = ()) -> Outcome:
     """Install the missing packages of spack.lock.
 
     A failure stops only the packages that depend on the failed one. ``options`` are Spack's, before
@@ -209,7 +210,7 @@ def build(paths: Paths, say: install.Say, options: Iterable[str] = ()) -> Outcom
 
 
 def _record(
-    line: str, graph: dict[str, dict[str, Any]], count: int, outcome: Outcome, say: install.Say
+    line: str, graph: dict[str, dict[str, Any]], count: int, outcome: Outcome, say: Say
 ) -> None:
     """Note the start or the end of an installation, and report the end."""
     if match := _STARTED.match(line):

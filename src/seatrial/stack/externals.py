@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import replacing
+from seatrial.base.say import Say
 from seatrial.stack import wheels
 from seatrial.stack.files import fresh, replace
 from seatrial.stack.wheels import External
@@ -157,7 +158,7 @@ FROM_PYPI: dict[str, Callable[[Path, dict[str, str]], External]] = {
 }
 
 
-def write(folder: Path, scope: Path, pypi: dict[str, str], say: Callable[[str], None]) -> list[str]:
+def write(folder: Path, scope: Path, pypi: dict[str, str], say: Say) -> list[str]:
     """Write the prefixes in ``folder`` and ``packages.yaml`` in ``scope``. Returns the specs.
 
     ``pypi`` maps a PyPI project to its version. A prefix of the same version is kept. Raises

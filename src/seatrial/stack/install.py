@@ -8,17 +8,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.lock import locked
 from seatrial.base.run import run
+from seatrial.base.say import Say
 from seatrial.stack.files import fresh, replace
 from seatrial.stack.paths import Paths
 from seatrial.stack.pins import Pins, Repository
 
-Say = Callable[[str], None]
 #: time limit of a git command, s
 GIT_TIMEOUT = 300
 #: git asks for no password, and stops if it receives less than 1 kB/s for 20 s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seatrial.base.lock import locked
+from seatrial.base.say import Say
 from seatrial.site.model import Site
 from seatrial.stack import (
     build,
@@ -23,7 +24,7 @@ from seatrial.stack.model import FILE, Stack
 from seatrial.stack.paths import Paths, site_paths
 
 
-def prepare(site: Site, site_file: Path, say: install.Say) -> Paths:
+def prepare(site: Site, site_file: Path, say: Say) -> Paths:
     """Bring Spack, scope and spack.lock of a site up to date. Raises InputError and LabError."""
     paths = site_paths(site, site_file)
     versions = pins.read(paths.pins)
@@ -56,7 +57,7 @@ def _key(paths: Paths, site: Site) -> str:
 
 
 def build_stack(
-    site: Site, site_file: Path, say: install.Say, *,
+    site: Site, site_file: Path, say: Say, *,
     mirror: Path | None = None, cache: Path | None = None,
 ) -> tuple[Outcome, Stack | None]:  # fmt: skip
     """Build the missing packages, write the modules, and describe the stack.

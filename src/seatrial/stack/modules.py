@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
+from seatrial.base.say import Say
 from seatrial.stack import build, install, scope
 from seatrial.stack.files import digest, fresh, replace
 from seatrial.stack.paths import Paths
@@ -14,7 +15,7 @@ from seatrial.stack.paths import Paths
 KINDS = ("lmod", "tcl")
 
 
-def refresh(paths: Paths, say: install.Say, *, force: bool = False) -> bool:
+def refresh(paths: Paths, say: Say, *, force: bool = False) -> bool:
     """Write both trees if packages, templates or figures changed; True if they were written.
 
     Raises LabError.

@@ -19,6 +19,7 @@ from seatrial.base.files import replacing, write_whole
 from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
+from seatrial.base.say import Say
 from seatrial.site.model import Stack
 from seatrial.stack import apt, externals, install, machine
 from seatrial.stack.paths import Paths
@@ -38,13 +39,13 @@ OURS = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial"
 TEMPLATES = CHECKOUT / "spack-repo" / "templates"
 
 
-def write(paths: Paths, stack: Stack, say: install.Say) -> list[str]:
+def write(paths: Paths, stack: Stack, say: Say) -> list[str]:
     """Write the scope. Returns the specs of the external packages. Raises LabError."""
     with locked(paths.folder / "scope.lock", say):
         return _write_all(paths, stack, say)
 
 
-def _write_all(paths: Paths, stack: Stack, say: install.Say) -> list[str]:
+def _write_all(paths: Paths, stack: Stack, say: Say) -> list[str]:
     write_section(paths.scope / "config.yaml", {"config": config(paths)})
     write_section(
         paths.scope / "modules.yaml", {"modules": {"default": {"roots": module_roots(paths)}}}
@@ -92,7 +93,7 @@ def new_tools(paths: Paths) -> list[str]:
     ]
 
 
-def find_tools(paths: Paths, say: install.Say) -> None:
+def find_tools(paths: Paths, say: Say) -> None:
     """Declare the distribution's build tools in the user scope of Seatrial's Spack.
 
     Raises LabError if there is no compiler of C, C++ or Fortran.
@@ -129,7 +130,7 @@ def languages(paths: Paths) -> set[str]:
     }
 
 
-def _install_debian_packages(packages: list[str], say: install.Say) -> None:
+def _install_debian_packages(packages: list[str], say: Say) -> None:
     installed = machine.installed() if packages else {}
     if missing := [name for name in packages if name not in installed]:
         machine.require_root("installing the Debian packages " + " ".join(missing))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
+from seatrial.base.say import Say
 from seatrial.stack import build, install, scope
 from seatrial.stack.paths import Paths
 
@@ -13,7 +14,7 @@ MIRROR = "seatrial-mirror"
 CACHE = "seatrial-cache"
 
 
-def mirror(paths: Paths, folder: Path, say: install.Say) -> int:
+def mirror(paths: Paths, folder: Path, say: Say) -> int:
     """Write the source archives of all packages of spack.lock into a folder.
 
     Returns the number of files. Raises LabError.
@@ -26,7 +27,7 @@ def mirror(paths: Paths, folder: Path, say: install.Say) -> int:
     return sum(1 for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
 
 
-def cache(paths: Paths, folder: Path, say: install.Say) -> int:
+def cache(paths: Paths, folder: Path, say: Say) -> int:
     """Write the binaries of all packages of spack.lock into a folder, unsigned.
 
     Returns the number of packages. Raises LabError if a package is not built.

@@ -25,6 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
 from seatrial.base.nodelists import node_set
+from seatrial.base.say import Say, say_nothing
 from seatrial.checks.evidence import EVIDENCE_FILE
 from seatrial.plan.model import environment_name
 from seatrial.results.locations import Locations
@@ -390,7 +391,7 @@ def collect(
     log: str = "reframe.log",
     take: Take = lambda _: None,
     planned: Collection[str] = (),
-    note: Callable[[str], object] = lambda _: None,
+    note: Say = say_nothing,
 ) -> list[Run]:
     """The runs of ``cases``, all of one NIC profile, with the numbers ``repeats``.
 

@@ -7,10 +7,10 @@ round, by one job that the trial holds while the checks run as steps in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from seatrial.base.say import Say, say_nothing
 from seatrial.results.record import Allocation as AllocationRecord
 from seatrial.results.record import Case, Job, Run
 from seatrial.trial.allocation import Allocation, held
@@ -107,9 +107,7 @@ def run_in_held_job(session: Session, profile: str) -> Part:
     return Part(session.machine, profile, outcome, allocation)
 
 
-def runs_of(
-    session: Session, parts: list[Part], note: Callable[[str], object] = lambda _: None
-) -> list[Run]:
+def runs_of(session: Session, parts: list[Part], note: Say = say_nothing) -> list[Run]:
     """All runs of the round in the order of the plan. A case that did not run is an error.
 
     ``note`` gets a sentence on what was left out.

@@ -16,11 +16,12 @@ import contextlib
 import ipaddress
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from seatrial.base.errors import LabError
 from seatrial.base.lock import locked
+from seatrial.base.say import Say, say_nothing
 from seatrial_lab.common import mounts
 from seatrial_lab.common.mount_table import mounted
 from seatrial_lab.common.paths import NETNS_ROOT, RUN_ROOT, SWITCH, LabPaths
@@ -79,7 +80,7 @@ def run_program(
         raise LabError(f"{' '.join([program, *arguments])}: {answer.stderr.strip()}")
 
 
-def _registry(say: Callable[[str], None] = lambda _: None) -> AbstractContextManager[int]:
+def _registry(say: Say = say_nothing) -> AbstractContextManager[int]:
     """Hold the lock on the machine's list of named namespaces, which all labs share."""
     return locked(RUN_ROOT / ".lock", say)
 
@@ -93,9 +94,7 @@ def remove_registry() -> None:
                 RUN_ROOT.rmdir()
 
 
-def make(
-    spec: LabSpec, keep: tuple[int, ...] = (), say: Callable[[str], None] = lambda _: None
-) -> None:
+def make(spec: LabSpec, keep: tuple[int, ...] = (), say: Say = say_nothing) -> None:
     """Make the namespaces, bridges and cables of a lab. Raises LabError.
 
     ``say`` gets a line of text if another lab is made or removed meanwhile.
@@ -222,7 +221,7 @@ def namespaces(instance: str) -> list[str]:
         return []
 
 
-def remove(instance: str, say: Callable[[str], None] = lambda _: None) -> None:
+def remove(instance: str, say: Say = say_nothing) -> None:
     """Remove the instance's network namespaces and with them all its interfaces.
 
     ``say`` as in :func:`make`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from seatrial.base import lock
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
+from seatrial.base.say import Say, say_nothing
 from seatrial.site.load import site_names
 from seatrial_lab.common.network import TEST
 from seatrial_lab.common.paths import RUN_ROOT, LabPaths, of_site
@@ -137,9 +138,7 @@ def instances() -> list[str]:
     return sorted(entry.name for entry in RUN_ROOT.iterdir() if entry.is_dir())
 
 
-def locked(
-    instance: str, say: Callable[[str], None] = lambda _: None
-) -> AbstractContextManager[int]:
+def locked(instance: str, say: Say = say_nothing) -> AbstractContextManager[int]:
     """Hold the instance's lock, a file in the run folder; yields its descriptor.
 
     ``down`` removes the file and the folder while it holds the lock.

@@ -10,17 +10,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.lock import locked
+from seatrial.base.say import Say, say_nothing
 from seatrial_lab.common.etc import account
 from seatrial_lab.common.paths import CACHE_ROOT
 from seatrial_lab.common.programs import find, version_of
 
 
-def template(say: Callable[[str], None] = lambda _: None) -> Path:
+def template(say: Say = say_nothing) -> Path:
     """Return the data folder for the installed MariaDB; create it if missing. Raises LabError.
 
     ``say`` gets a line of text if another process creates it.

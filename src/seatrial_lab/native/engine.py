@@ -8,11 +8,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from seatrial.base.errors import LabError
+from seatrial.base.say import Say, say_nothing
 from seatrial.stack import apt
 from seatrial_lab.common import access, boot, etc, leftovers, network, processes, state
 from seatrial_lab.common.paths import LabPaths
@@ -20,12 +21,7 @@ from seatrial_lab.common.programs import check_machine, check_root, programs
 from seatrial_lab.common.spec import LOGIN, LabSpec
 from seatrial_lab.native import binds, cables, database, slowdown, terminal
 
-Progress = Callable[[str], None]
 _READY_TIMEOUT = 30.0
-
-
-def _silent(_: str) -> None:
-    pass
 
 
 class Lab:
@@ -59,7 +55,7 @@ class Lab:
 
     # -- up and down ---------------------------------------------------------
 
-    def up(self, progress: Progress = _silent) -> bool:
+    def up(self, progress: Say = say_nothing) -> bool:
         """Start the lab. Returns False if it already runs, after a restart of its dead nodes.
 
         First remove the processes and files of an interrupted start.
@@ -86,7 +82,7 @@ class Lab:
         pid = access.first_process(spec, LOGIN)
         return pid is not None and "slurmctld" in processes.names_in_node(pid)
 
-    def _start(self, lock: int, progress: Progress) -> None:
+    def _start(self, lock: int, progress: Say) -> None:
         installed = programs()
         template = None
         if self.spec.accounting:
@@ -162,7 +158,7 @@ class Lab:
                 f"{checkout} cannot be read by the lab's user {self.spec.user}: chmod -R o+rX it"
             )
 
-    def _repair(self, running: state.LabState, lock: int, progress: Progress) -> None:
+    def _repair(self, running: state.LabState, lock: int, progress: Say) -> None:
         etc.write_etc(self.spec, programs())
         dead = [node for node in self.spec.nodes if not self.is_alive(node)]
         if dead:
@@ -183,7 +179,7 @@ class Lab:
         self._boot(nodes, lock)
         self.wait_ready(nodes)
 
-    def down(self, progress: Progress = _silent) -> bool:
+    def down(self, progress: Say = say_nothing) -> bool:
         """End the lab and remove all of its files. Returns False if there is no such lab.
 
         This also removes the processes and files of a killed ``up`` or ``down``.
@@ -196,7 +192,7 @@ class Lab:
             self._clear(set(), progress)
         return True
 
-    def _clear(self, kept: set[Path], progress: Progress) -> None:
+    def _clear(self, kept: set[Path], progress: Say) -> None:
         """Remove processes, then namespaces, then files. Each step works on an incomplete lab."""
         inside = [
             identity

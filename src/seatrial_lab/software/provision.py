@@ -10,20 +10,18 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.lock import locked
+from seatrial.base.say import Say
 from seatrial.stack import PREFIX, apt, machine
 from seatrial.stack.model import FILE, Stack, read
 from seatrial_lab.software import modules, pypi
 from seatrial_lab.software.describe import describe
 from seatrial_lab.software.packages import SOURCES, supported_release
 from seatrial_lab.software.steps import Step, carry_out, is_done, steps
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def plan(prefix: Path = PREFIX) -> Plan:
     )
 
 
-def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
+def provision(progress: Say, prefix: Path = PREFIX) -> Stack:
     """Install and build the missing parts of the stack. Return its description.
 
     ``progress`` gets a line of text before and after each long step. Root is necessary only if
@@ -113,7 +111,7 @@ def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
         os.umask(old_mask)
 
 
-def _provision(progress: Progress, prefix: Path) -> Stack:
+def _provision(progress: Say, prefix: Path) -> Stack:
     version, release = supported_release()
     missing = plan(prefix).packages
     if missing:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from seatrial.base.errors import LabError, LabGone
 from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT, SOURCE
+from seatrial.base.say import Say, say_nothing
 from seatrial.stack import apt
 from seatrial_lab.common import access, leftovers, processes, state
 from seatrial_lab.common.paths import LabPaths
@@ -28,7 +29,6 @@ from seatrial_lab.virtual.emulator import build
 from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
 from seatrial_lab.virtual.spec import VirtualSpec
 
-Progress = Callable[[str], None]
 #: for the guest's boot and for Slurm in it, by this machine's clock; an idle machine needs a tenth
 BOOT_TIMEOUT_S, READY_TIMEOUT_S = 900.0, 600.0
 QUERY_TIMEOUT_S = 600.0  # for a command that is not measured
@@ -37,10 +37,6 @@ CACHE = CHECKOUT / ".seatrial" / "virtual"
 LOCK_FILE = "lock"  # held while files of CACHE are made
 SPEC_FILE = "virtual.json"
 FAULTS_FILE = "faults.json"  # planted faults; without the file there are none
-
-
-def _silent(_: str) -> None:
-    pass
 
 
 class VirtualLab:
@@ -78,7 +74,7 @@ class VirtualLab:
 
     # -- up and down ---------------------------------------------------------
 
-    def up(self, progress: Progress = _silent) -> bool:
+    def up(self, progress: Say = say_nothing) -> bool:
         """Start the lab, also after its guest has died. Returns False if it already runs."""
         check_machine(accounting=False)
         apt.remove_left()
@@ -97,7 +93,7 @@ class VirtualLab:
                 raise
             return True
 
-    def _start(self, progress: Progress) -> None:
+    def _start(self, progress: Say) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
         with locked(CACHE / LOCK_FILE, progress):
             base = packages.provide(
@@ -145,7 +141,7 @@ class VirtualLab:
         (run / "facts.json").write_text(json.dumps(facts))
         (run / SPEC_FILE).write_text(self.virtual_spec.to_json())
 
-    def _emulator(self, progress: Progress) -> tuple[Path | None, str]:
+    def _emulator(self, progress: Say) -> tuple[Path | None, str]:
         """Return the QEMU with a clock for each processor, if the site wants it.
 
         If there is none, the reason is in the second place, and the hosts share a processor.
@@ -188,7 +184,7 @@ class VirtualLab:
                 preexec_fn=partial(processes.write_pid_file, run / share.BROKER_PID),
             )  # fmt: skip
 
-    def _wait_booted(self, progress: Progress) -> None:
+    def _wait_booted(self, progress: Say) -> None:
         deadline = time.monotonic() + BOOT_TIMEOUT_S
         booted = self.paths.run / "booted.json"
         while not booted.exists():
@@ -255,7 +251,7 @@ class VirtualLab:
             except OSError as error:
                 raise LabError(f"lab {self.spec.instance}: QEMU does not answer: {error}") from None
 
-    def down(self, progress: Progress = _silent) -> bool:
+    def down(self, progress: Say = say_nothing) -> bool:
         """End the lab and remove all of its files. Returns False if there is no such lab."""
         check_root()
         if not self.paths.run.exists() and not self.paths.data.exists():

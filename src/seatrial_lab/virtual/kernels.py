@@ -19,6 +19,7 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.files import sha256
 from seatrial.base.run import run
+from seatrial.base.say import Say, say_nothing
 from seatrial.stack.files import fresh, replace
 
 ZSTD = b"\x28\xb5\x2f\xfd"  # first bytes of a frame (RFC 8878)
@@ -123,7 +124,7 @@ def files_of_own(source: Path) -> tuple[Path, Path]:
     return image, modules / release
 
 
-def provide_own(source: Path, folder: Path) -> Path:
+def provide_own(source: Path, folder: Path, progress: Say = say_nothing) -> Path:
     """Return a prepared copy, below ``folder``, of the kernel in ``source``.
 
     ``source`` has boot/vmlinuz-RELEASE and lib/modules/RELEASE, as an unpacked package. The copy is
@@ -140,6 +141,7 @@ def provide_own(source: Path, folder: Path) -> Path:
     place = folder / f"kernel-own-{name}"
     if (place / VERSION).is_file() and (place / VERSION).read_text().strip() == version:
         return place
+    progress(f"copying kernel {release} of {source} (up to a minute)")
     draft = fresh(folder / f"{place.name}.new")
     try:
         (draft / "boot").mkdir()

@@ -12,13 +12,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
+from seatrial.base.say import Say, say_nothing
 from seatrial.stack.machine import os_release
 from seatrial_lab.software.debian_sources import (
     private_list_options,
@@ -32,7 +33,6 @@ QEMU = "qemu-system-x86"
 IGB_VERSION = (8, 0)  # the first QEMU with a model of the igb card
 RUN_WITH_USER_VERSION = (9, 1)
 UPDATE_TIMEOUT_S, DOWNLOAD_TIMEOUT_S = 600.0, 3600.0  # of apt, on a slow line
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def provide(
     folder: Path,
     kernel: str = "",
     drivers: tuple[str, ...] = (),
-    progress: Progress = lambda _: None,
+    progress: Say = say_nothing,
 ) -> Base:
     """Return QEMU, kernel and busybox below ``folder``; fetch missing ones. Raises LabError.
 
@@ -79,7 +79,9 @@ def provide(
     parts = {name: folder / name for name in ("qemu", "kernel", "busybox")}
     if kernel:
         parts["kernel"] = (
-            folder / f"kernel-{suite}" if suite else kernels.provide_own(Path(kernel), folder)
+            folder / f"kernel-{suite}"
+            if suite
+            else kernels.provide_own(Path(kernel), folder, progress)
         )
     missing = [name for name, part in parts.items() if not (part / kernels.VERSION).is_file()]
     if missing:

@@ -12,13 +12,14 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import sha256
+from seatrial.base.say import Say
 from seatrial_lab.common import processes
 from seatrial_lab.virtual import share
 from seatrial_lab.virtual.cache import is_whole, outdated, sum_file
@@ -43,7 +44,7 @@ def provide(
     env: Mapping[str, str],
     run: Path,
     name: str,
-    progress: Callable[[str], None],
+    progress: Say,
 ) -> Path:
     """Return the saved state of the guest of ``argv``; create it if it is missing or damaged.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seatrial.base.errors import LabError, SeatrialError
+from seatrial.base.say import Say
 from seatrial.job.submit import Run
 from seatrial.job.tune.record import Fault
 from seatrial.trial.allocation import ALIVE, GONE, PERMANENT, QueueEntry, cancel, polls, query
@@ -73,9 +74,7 @@ def jobs_called(name: str, machine: Machine) -> list[str]:
     return done.stdout.split()
 
 
-def wait(
-    job: str, machine: Machine, why_stop: Callable[[], Fault], show: Callable[[str], None]
-) -> End:
+def wait(job: str, machine: Machine, why_stop: Callable[[], Fault], show: Say) -> End:
     """Wait until a job has ended. If ``why_stop`` gives a word of ``STOPPED``, or the job cannot
     start, cancel it. ``show`` gets its state. Raises LabError if Slurm does not answer."""
     ran, answered = False, time.monotonic()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.lock import hold, open_lock
+from seatrial.base.say import Say
 from seatrial.job.request import Surroundings
 from seatrial.job.submit import Run
 from seatrial.job.tune import job as slurm
@@ -35,7 +36,6 @@ from seatrial.trial.session import noted_signals
 
 RUNS_FOLDER = "runs"
 LOCK_FILE = ".lock"
-Say = Callable[[str], None]
 
 
 @contextmanager

@@ -19,12 +19,13 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.files import sha256
 from seatrial.base.run import run
+from seatrial.base.say import Say
 from seatrial.stack.files import digest, fresh, replace
 from seatrial.stack.machine import library_folder
 from seatrial_lab.software.packages import SourceArchive
 from seatrial_lab.software.pypi import download_wheel, pins
 from seatrial_lab.virtual.cache import is_whole, outdated, sum_file
-from seatrial_lab.virtual.packages import Apt, Progress, apt
+from seatrial_lab.virtual.packages import Apt, apt
 
 HERE = Path(__file__).parent
 #: Debian's package has the archive of the project without its firmware ("ds": DFSG, stripped)
@@ -71,7 +72,7 @@ def saved(folder: Path) -> Path:
     return folder / f"emulator-{key()}" / PROGRAM
 
 
-def provide(folder: Path, progress: Progress) -> Path:
+def provide(folder: Path, progress: Say) -> Path:
     """Return QEMU with a clock for each processor; build it if it is not saved below ``folder``.
 
     A saved program that is damaged is built again. Raises LabError, with the reason, if it can't be
@@ -89,7 +90,7 @@ def provide(folder: Path, progress: Progress) -> Path:
     return program
 
 
-def _is_sound(program: Path, progress: Progress) -> bool:
+def _is_sound(program: Path, progress: Say) -> bool:
     """Return whether the saved program is there and sound; a damaged one is removed."""
     if not program.exists():
         return False
@@ -104,7 +105,7 @@ def _is_sound(program: Path, progress: Progress) -> bool:
     return True
 
 
-def _build(folder: Path, program: Path, progress: Progress) -> None:
+def _build(folder: Path, program: Path, progress: Say) -> None:
     for tool in ("cc", "patch"):
         if not shutil.which(tool):
             raise LabError(f"{tool} is missing: apt-get install {'gcc' if tool == 'cc' else tool}")
@@ -210,7 +211,7 @@ def _patch(source: Path) -> None:
         run(["patch", "-d", source, "-p1", "-F0", "-i", patch], "patching QEMU")
 
 
-def _compile(build: Path, env: dict[str, str], progress: Progress) -> None:
+def _compile(build: Path, env: dict[str, str], progress: Say) -> None:
     """Run ninja with progress. Raises LabError with the end of its output."""
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     process = subprocess.Popen(
