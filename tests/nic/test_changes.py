@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from seatrial.nic.node import changes, programs, readers, values
 from seatrial.nic.node.actions import Action, command, text_of, write
+from seatrial.nic.node.errors import SettingRefused
 from seatrial.nic.node.nic import Nic
 from seatrial.nic.node.work import Work
 
@@ -288,6 +289,43 @@ def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -
     assert nic.exact()["rps"] == ["3"] * wanted
     assert work.restore(journal) == []
     assert nic.exact() == exact
+
+
+class TwoPorts(Recording):
+    """Two interfaces of a card that share its settings. ethtool refuses values that are there."""
+
+    def read(self, interface: str) -> dict[str, Any]:
+        return super().read(self.name)
+
+    def perform(self, action: Action) -> None:
+        words = (action.argv or [])[3:]
+        new = zip(words[::2], words[1::2], strict=True)
+        if all(str(self.raw[f"coalesce.{name}"]) == value for name, value in new):
+            raise SettingRefused(action.setting, "no coalesce parameters changed, aborting")
+        super().perform(action)
+
+
+def test_ports_that_share_their_settings() -> None:
+    nic = TwoPorts(**{"coalesce.adaptive-rx": "off"})
+    work = Work(None, nic, OpenGuard())
+    wanted = {"coalesce.rx-usecs": 99}
+    journal = work.prepare({"interfaces": {"eth1": wanted, "eth2": wanted}})
+    work.apply(journal, lambda: None)
+    assert [line.rpartition("/")[2] for line in nic.lines] == ["ethtool -C eth1 rx-usecs 99"]
+
+
+def test_how_often_the_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading starts a dozen programs: one before the changes, and one to verify them."""
+    nic = FakeNic(Fuse())
+    work = Work(None, nic, OpenGuard())
+    readings: list[str] = []
+    read = nic.read
+    monkeypatch.setattr(nic, "read", lambda name: readings.append(name) or read(name))
+    journal = work.prepare({"interfaces": {INTERFACE: {"mtu": 9000, "ring.rx": 512}}})
+    work.apply(journal, lambda: None)
+    assert len(readings) == 2
+    assert work.restore(journal) == []
+    assert len(readings) == 4
 
 
 def test_programs_by_absolute_path() -> None:

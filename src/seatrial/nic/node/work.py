@@ -121,29 +121,36 @@ class Work:
         Raises SettingRefused naming the first setting that was not accepted.
         """
         parts = journal["interfaces"]
-        for action in self.drivers_and_bonds(journal):
+        first = self.drivers_and_bonds(journal)
+        for action in first:
             self.nic.perform(action)
+        # What was read for the journal holds until the first change, which may be of other
+        # interfaces, too: the ports of a card can share settings.
+        unchanged = not first
         for interface in sorted(parts):
-            wanted = _plain(parts[interface]["wanted"])
-            if "link" in parts[interface]:
-                kept = self._kept_over_reload(interface, parts[interface]["before"], wanted)
+            part = parts[interface]
+            wanted = _plain(part["wanted"])
+            if "link" in part:
+                kept = self._kept_over_reload(interface, part["before"], wanted)
                 for bond in _bonds(parts):
                     if interface in bond["members"]:
                         kept["mtu"] = _mtu_of(bond, parts)
                 wanted = dict(kept, **wanted)
-            self._see_hidden(interface, wanted, parts[interface], save)
+            state = self._see_hidden(interface, wanted, part, save)
+            if state is not None:
+                unchanged = False
+            else:
+                state = part["before"] if unchanged else self.nic.read(interface)
+            actions = changes.to_apply(interface, self._target(wanted, state), state)
             for _ in range(ROUNDS):
+                for action in actions:
+                    self.nic.perform(action)
+                unchanged = unchanged and not actions
                 state = self.nic.read(interface)
-                # For the queues after the change: the number of queues may be wanted, too.
-                coming = values.with_queues(state, wanted)
-                target = values.spread(wanted, coming, self.nic.cpus())
+                target = self._target(wanted, state)
                 actions = changes.to_apply(interface, target, state)
                 if not actions:
                     break
-                for action in actions:
-                    self.nic.perform(action)
-            else:
-                state = self.nic.read(interface)
             left = values.differences(target, state)
             if left:
                 raise SettingRefused(
@@ -167,16 +174,25 @@ class Work:
                 kept_values[key] = value
         return kept_values
 
+    def _target(self, wanted: Dict[str, Any], state: Dict[str, Any]) -> Dict[str, Any]:
+        """The settings wanted, for the queues after the change: their number may be wanted, too."""
+        return values.spread(wanted, values.with_queues(state, wanted), self.nic.cpus())
+
     def _see_hidden(
         self, interface: str, wanted: Dict[str, Any], part: Dict[str, Any], save: Callable[[], None]
-    ) -> None:
-        """Record the values behind switches that are on: they are lost once others are set."""
+    ) -> Optional[Dict[str, Any]]:
+        """Record the values behind switches that are on: they are lost once others are set.
+
+        Returns the state with these switches off, or None if there are none to turn off."""
         switches = values.switches_to_turn_off(wanted, part["before"])
-        if switches:
-            for action in changes.turn_off(interface, switches):
-                self.nic.perform(action)
-            part["hidden"] = values.hidden_values(self.nic.read(interface), switches)
-            save()
+        if not switches:
+            return None
+        for action in changes.turn_off(interface, switches):
+            self.nic.perform(action)
+        state = self.nic.read(interface)
+        part["hidden"] = values.hidden_values(state, switches)
+        save()
+        return state
 
     def drivers_and_bonds(self, journal: Journal) -> List[Action]:
         """Actions for driver reloads and bonds, which come before all settings."""
@@ -356,29 +372,30 @@ class Work:
                 seen = dict(before, **hidden)
                 seen.update(switches)
                 if any(self.nic.read(interface).get(switch) == "off" for switch in switches):
-                    self._restore_settings(interface, seen, basis, said)
-                    trouble = self.remaining(interface, seen, basis, "before")
+                    trouble = self._restore_settings(interface, seen, basis, said)
                     if trouble:
                         return trouble
-            self._restore_settings(interface, before, basis, said)
-            return self.remaining(interface, before, basis, "before")
+            return self._restore_settings(interface, before, basis, said)
         except NicError as error:
             return [str(error)]
 
     def _restore_settings(
         self, interface: str, before: Dict[str, Any], basis: Basis, said: List[str]
-    ) -> None:
+    ) -> List[str]:
+        """Sentences on settings that still differ in what was read after the last change."""
         # What the profile has set is restored also where another program sets it now.
         own = tuple(basis.needed)
         ignored = [one for one in self._ignored(basis) if not any(k.startswith(one) for k in own)]
         for _ in range(ROUNDS):
-            now = self.nic.read(interface)
-            across = self.nic.versions(interface) != basis.versions
-            then, now, _ = values.comparable(before, now, ignored, across, own)
+            state, versions = self.nic.read(interface), self.nic.versions(interface)
+            then, now, _ = values.comparable(
+                before, state, ignored, versions != basis.versions, own
+            )
             actions = changes.to_restore(interface, then, now)
             if not actions:
-                break
+                return self.different(interface, before, state, basis, versions, "before")
             self.perform_all(actions, said)
+        return self.remaining(interface, before, basis, "before")
 
     def _ignored(self, basis: Basis) -> List[str]:
         """What is not compared: what was not then, and what is not now."""
