@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from labs import own_name
 from seatrial.base.paths import CHECKOUT
-from seatrial.results import judge
+from seatrial.results import disturbance
 from seatrial.results.record import Results, Run
 from seatrial.stack import load_stack
 from seatrial_lab.native.engine import Lab
@@ -110,7 +110,7 @@ def undisturbed() -> Iterator[None]:
     inconclusive, and measured again.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "DISTURBED_PERCENT", math.inf)
+        patch.setattr(disturbance, "DISTURBED_PERCENT", math.inf)
         yield
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import POSITIVE_UNITS, _Waits
-from seatrial.results.judge import _PlainPasses, judge
+from seatrial.results.judge import PlainPasses, judge
 from seatrial.results.locations import Locations
 from seatrial.results.record import NO_OWN_PROCESSORS, Activity, Case, Job
 from seatrial.results.verdict import conclude
@@ -1069,7 +1069,7 @@ def test_figures_that_plainly_pass_are_judged_like_all_others(
     the_trial, reqs = trial(PAIRS, reruns=reruns), requirements(entry)
     quickly = judge(the_trial, runs, reqs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_PlainPasses, "judgement", lambda self, figure: None)
+        patch.setattr(PlainPasses, "judgement", lambda self, figure: None)
         assert judge(the_trial, runs, reqs) == quickly
 
 
