@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from history_support import LINKS, NETPIPE, make_night, runs_of, sealed, with_evidence
-from seatrial.cli import trial as cli_trial
-from seatrial.cli.trial import keep_history, out
+from seatrial.cli import history_page
+from seatrial.cli.history_page import keep_history
+from seatrial.cli.screen import out
 from seatrial.history import notify
 from seatrial.history.index import opened
 from seatrial.results.record import RESULTS_FILE, TransportUse
@@ -654,7 +655,7 @@ def test_a_defect_of_the_page_does_not_end_a_trial(changed, capsys, monkeypatch)
     def fails(*_):
         raise ZeroDivisionError("by a figure")
 
-    monkeypatch.setattr(cli_trial, "write_page", fails)
+    monkeypatch.setattr(history_page, "write_page", fails)
     keep_history(changed)
     said = " ".join(capsys.readouterr().out.split())
     assert "warning: history.html was not written: a defect of Seatrial" in said

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
+from seatrial.cli import screen, trial_folders
 from seatrial.cli import trial as trial_commands
 from seatrial.cli.trial import Bar
 from seatrial.history.index import INDEX_FILE
@@ -161,7 +162,9 @@ def test_progress_is_in_the_words_of_the_plan(tmp_path, capsys, name, text):
 def test_what_reframe_prints_is_no_command_of_the_terminal(tmp_path, monkeypatch):
     """The job user of a lab writes it, with escape sequences and the markup of Rich."""
     stream = io.StringIO()
-    monkeypatch.setattr(trial_commands, "out", Console(file=stream, force_terminal=True, width=200))
+    console = Console(file=stream, force_terminal=True, width=200)
+    for module in (trial_commands, screen):
+        monkeypatch.setattr(module, "out", console)
     file = make_site(tmp_path / "site", {"tcp_stream": {}}, transports={"mpich-ofi": {}})
     name = "\x1b]0;owned\x07\x9b[/b][red]"
     with Bar(resolve(load_site(file), bare_stack())) as bar:
@@ -173,6 +176,7 @@ def test_what_reframe_prints_is_no_command_of_the_terminal(tmp_path, monkeypatch
     assert "\x1b]0;" not in shown
     assert "\x07" not in shown
     assert "\x9b" not in shown
+    assert "warning: " in shown
     assert shown.count("[/b][red]") >= 2
 
 
@@ -350,14 +354,14 @@ class TestRealTrials:
 
 def test_the_newest_trial_is_not_in_the_folder_of_reframes_database(tmp_path, monkeypatch):
     """To which the job user of a lab writes."""
-    monkeypatch.setattr(trial_commands, "TRIALS", tmp_path)
+    monkeypatch.setattr(trial_folders, "TRIALS", tmp_path)
     for number, name in enumerate(
         ("lab-20261101-000000", "lab-20261102-000000", "reframe", "reframe-2000")
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "results.jsonl").touch()
         os.utime(tmp_path / name / "results.jsonl", (number, number))
-    assert trial_commands.newest(None) == tmp_path / "lab-20261102-000000"
+    assert trial_folders.newest(None) == tmp_path / "lab-20261102-000000"
 
 
 def test_launcher_needs_python_with_venv(tmp_path):

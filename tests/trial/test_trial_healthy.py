@@ -19,7 +19,10 @@ import typer
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
 from seatrial.base.names import PSEUDO_TRANSPORTS
 from seatrial.base.paths import CHECKOUT
-from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
+from seatrial.cli.baseline import baseline
+from seatrial.cli.judge import judge
+from seatrial.cli.report import report
+from seatrial.cli.trial_folders import VERDICT_CODES
 from seatrial.history.index import opened
 from seatrial.plan.model import read_plan
 from seatrial.plan.resolve import plan_trial
@@ -188,7 +191,7 @@ INFORMATIVE = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
 def test_judge_again_and_report(sound, tmp_path, text, code):
     try:
         with pytest.raises(typer.Exit) as ended:
-            judge_again(sound.folder, rules(tmp_path, text))
+            judge(sound.folder, rules(tmp_path, text))
         assert ended.value.exit_code == code
         assert VERDICT_CODES[read_results(sound.folder).verdict.verdict] == code
         with pytest.raises(typer.Exit) as ended:
@@ -198,7 +201,7 @@ def test_judge_again_and_report(sound, tmp_path, text, code):
         assert len(read_results(sound.folder).runs) == len(sound.runs)  # figures are untouched
     finally:
         with pytest.raises(typer.Exit):
-            judge_again(sound.folder, None)
+            judge(sound.folder, None)
 
 
 def test_baseline_accepts_the_trial_it_is_made_of(try_site, place):
@@ -227,7 +230,7 @@ def test_baseline_accepts_the_trial_it_is_made_of(try_site, place):
     rules = load_requirements(written).rules
     assert {rule.threshold.basis for rule in rules} == {"contract", "baseline"}
     with pytest.raises(typer.Exit) as ended:
-        judge_again(results.folder, written)
+        judge(results.folder, written)
     judged = {j.metric: j.verdict for j in read_results(results.folder).judgements}
     assert set(judged.values()) == {"pass"}
     assert {"latency_us", "bandwidth_MB_s"} <= set(judged)

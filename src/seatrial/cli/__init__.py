@@ -30,20 +30,24 @@ from seatrial.base.errors import (
 )
 from seatrial.cli import (
     analyse,
+    baseline,
     compare,
     history,
     job,
+    judge,
     lab,
     nic,
     panels,
     plan,
     predict,
+    report,
     site,
     slurm,
     stack,
     test,
     trial,
     tune,
+    verify,
 )
 from seatrial.cli.screen import open_console
 from seatrial.report.text import clean, line
@@ -61,12 +65,12 @@ app.command("trial", epilog=EPILOG, rich_help_panel=panels.TEST)(trial.trial)
 app.command("plan", rich_help_panel=panels.TEST)(plan.plan)
 app.add_typer(site.app, name="site", rich_help_panel=panels.TEST)
 app.add_typer(lab.app, name="lab", rich_help_panel=panels.TEST)
-app.command("judge", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.judge_again)
-app.command("verify", rich_help_panel=panels.COMPARE)(trial.verify)
-app.command("baseline", rich_help_panel=panels.COMPARE)(trial.baseline)
+app.command("judge", epilog=EPILOG, rich_help_panel=panels.COMPARE)(judge.judge)
+app.command("verify", rich_help_panel=panels.COMPARE)(verify.verify)
+app.command("baseline", rich_help_panel=panels.COMPARE)(baseline.baseline)
 app.add_typer(history.app, name="history", rich_help_panel=panels.COMPARE)
 app.command("compare", rich_help_panel=panels.COMPARE)(compare.compare)
-app.command("report", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.report)
+app.command("report", epilog=EPILOG, rich_help_panel=panels.COMPARE)(report.report)
 app.command("analyse", rich_help_panel=panels.COMPARE)(analyse.analyse)
 app.command("predict", rich_help_panel=panels.COMPARE)(predict.predict)
 app.add_typer(stack.app, name="stack", rich_help_panel=panels.BUILD)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.trial import out, pooled
+from seatrial.cli.screen import out
+from seatrial.cli.trial_folders import pooled
 from seatrial.report import terminal
 
 

@@ -7,14 +7,10 @@ from typing import Annotated
 
 import typer
 
-from seatrial.base.errors import (
-    EXIT_INCOMPLETE,
-    EXIT_REJECTED,
-    InputError,
-    Problem,
-)
+from seatrial.base.errors import EXIT_INCOMPLETE, EXIT_REJECTED, InputError, Problem
 from seatrial.base.paths import TRIALS
 from seatrial.cli.rows import print_rows
+from seatrial.cli.screen import out, say
 from seatrial.cli.selection import (
     CheckOption,
     LocationOption,
@@ -25,7 +21,7 @@ from seatrial.cli.selection import (
     TrialsOption,
     patterns_of,
 )
-from seatrial.cli.trial import check_outside, out, say, writing
+from seatrial.cli.trial_folders import check_outside, writing
 from seatrial.history.compare import MARGIN, Comparison
 from seatrial.history.compare import compare as compare_groups
 from seatrial.history.index import opened

@@ -15,7 +15,9 @@ import typer
 from seatrial.base.errors import EXIT_REJECTED, InputError, Problem
 from seatrial.base.paths import TRIALS
 from seatrial.base.suggest import suggest
+from seatrial.cli.history_page import requirements_of, requirements_of_sites, write_page
 from seatrial.cli.rows import print_rows
+from seatrial.cli.screen import out, say
 from seatrial.cli.selection import (
     CheckOption,
     LocationOption,
@@ -27,16 +29,7 @@ from seatrial.cli.selection import (
     TrialsOption,
     patterns_of,
 )
-from seatrial.cli.trial import (
-    check_outside,
-    held,
-    out,
-    requirements_of,
-    requirements_of_sites,
-    say,
-    write_page,
-    writing,
-)
+from seatrial.cli.trial_folders import check_outside, held, writing
 from seatrial.history.conditions import value_in
 from seatrial.history.index import Index, opened
 from seatrial.history.series import UNPROVEN, KnownTrial, Point, Series, literal, timed

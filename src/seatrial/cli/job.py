@@ -11,8 +11,8 @@ from rich.table import Table
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import TRIALS
-from seatrial.cli.screen import open_console
-from seatrial.cli.trial import writing
+from seatrial.cli.screen import open_console, out
+from seatrial.cli.trial_folders import writing
 from seatrial.job.measured import SiteTrials
 from seatrial.job.plan import plan
 from seatrial.job.render import render as render_script
@@ -33,7 +33,6 @@ app = typer.Typer(
     "Example: seatrial job render npb --nodes 4 --set kernel=is",
     no_args_is_help=True,
 )
-out = open_console(highlight=False, soft_wrap=True)
 errors = open_console(stderr=True, highlight=False, soft_wrap=True)
 
 TemplateName = Annotated[

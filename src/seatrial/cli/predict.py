@@ -17,7 +17,8 @@ import typer
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.suggest import suggest
 from seatrial.benchmarks.npb import due_ranks
-from seatrial.cli.trial import out, pooled, say
+from seatrial.cli.screen import out, say
+from seatrial.cli.trial_folders import pooled
 from seatrial.job.tune.outcome import figure as figure_in
 from seatrial.results.wording import plural
 

@@ -20,7 +20,7 @@ from seatrial.base import signals
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import PARQUET_LOCK
 from seatrial.base.say import Say
-from seatrial.cli.screen import open_console
+from seatrial.cli.screen import out
 from seatrial.plan.model import Plan
 from seatrial.site.model import Site
 from seatrial.stack.apt import install
@@ -30,8 +30,6 @@ from seatrial_lab.software import provision as software
 
 if TYPE_CHECKING:
     from seatrial_lab.protocol import Lab
-
-out = open_console(highlight=False, soft_wrap=True)
 
 
 @contextmanager

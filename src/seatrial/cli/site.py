@@ -11,8 +11,8 @@ from rich.table import Table
 
 from seatrial.base.errors import InputError, Problem
 from seatrial.cli.plan import print_contracts
-from seatrial.cli.screen import open_console
-from seatrial.cli.trial import writing
+from seatrial.cli.screen import out
+from seatrial.cli.trial_folders import writing
 from seatrial.plan.check import CheckedSite, check_site
 from seatrial.results.wording import plural
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
@@ -25,7 +25,6 @@ app = typer.Typer(
     "Example: seatrial site check harbour",
     no_args_is_help=True,
 )
-out = open_console(highlight=False, soft_wrap=True)
 
 
 @app.command("list")

@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from seatrial.base.errors import EXIT_REJECTED, InputError, LabError, Problem
-from seatrial.cli.screen import open_console
+from seatrial.cli.screen import open_console, out
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.slurm import install as installing
@@ -32,7 +32,6 @@ app = typer.Typer(
     "Example: seatrial slurm check --site harbour",
     no_args_is_help=True,
 )
-out = open_console(highlight=False, soft_wrap=True)
 DEFAULT = Layout()
 
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]

@@ -16,9 +16,8 @@ from rich.markup import escape
 from seatrial.base.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, InputError, LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.job import Nodes, Ranks, SiteName, surroundings_of, values_of
-from seatrial.cli.screen import open_console
+from seatrial.cli.screen import open_console, out, say
 from seatrial.cli.selection import ProfileOption, TransportOption
-from seatrial.cli.trial import out, say
 from seatrial.job.request import Surroundings
 from seatrial.job.submit import run_here
 from seatrial.job.tune import job as slurm
