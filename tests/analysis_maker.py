@@ -1,4 +1,4 @@
-"""Records of made-up trials for the tests of the analysis, and the models of seed 004."""
+"""Records of made-up trials for the tests of the analysis, and the models of Tessera."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZES = [round(10 ** (k / 6)) for k in range(6, 43)]
 
 
 def published(*lines: tuple[float, float, float | None]) -> Model:
-    """(intercept, slope, last size) of tables 2 and 3 of seed 004."""
+    """(intercept, slope, last size) of tables 2 and 3 of Tessera."""
     made = [Line(Estimate(a, a, a), Estimate(b, b, b), last) for a, b, last in lines]
     return Model(tuple(made), (1, 10_485_760))
 

@@ -181,7 +181,7 @@ def cloud(shape: Callable[[Generator, int], np.ndarray], count: int) -> Trial:
 
 
 def three_groups(rng: Generator) -> Said:
-    """The runs of seed 004, table 4, around their centres."""
+    """The runs of Tessera, table 4, around their centres."""
     centres = (
         (51, (1.0, 35.55, 2310.75)),
         (39, (2.78, 298.32, 50486.8)),
@@ -275,7 +275,7 @@ def rows() -> Iterator[tuple[str, str, Trial]]:
     for name, shape in shapes.items():
         for count in (6, 9, 18):
             yield "groups or none", f"one cloud, {name}, {count} cases", cloud(shape, count)
-    yield "groups or none", "the three of seed 004", three_groups
+    yield "groups or none", "the three of Tessera", three_groups
     for programs in (5, 7, 9, 12):
         yield "relation", f"none, {programs} programs", relation(programs)
 

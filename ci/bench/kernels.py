@@ -1,6 +1,6 @@
 """Latency of a virtual lab's NICs under several kernels and builds of a driver.
 
-    .venv/bin/python ci/bench/kernels.py [--site lab-virtual-own] [--usecs 0,3,125]
+    .venv/bin/python ci/bench/kernels.py [--site lab-virtual-4] [--usecs 0,3,125]
         [--kernel SUITE_OR_FOLDER] ... [--driver FILE.ko] ... [--series 5] [--round-trips 20]
 
 Starts the lab of the site once for each ``--kernel`` (default: of the machine), and once more
@@ -74,7 +74,7 @@ def measure(arguments: argparse.Namespace, kernel: str, drivers: tuple[str, ...]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--site", default="lab-virtual-own")
+    parser.add_argument("--site", default="lab-virtual-4")
     parser.add_argument("--instance", default="bench_kernels")
     parser.add_argument("--usecs", default="0,3,125")
     parser.add_argument("--kernel", action="append", default=[])

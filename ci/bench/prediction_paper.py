@@ -5,7 +5,7 @@
 SOURCE: folder or archive of NPB 3.4. With SimGrid (libsimgrid-dev), gfortran and make; no lab. It
 takes about 15 minutes of one core.
 
-The network has half of the published send and receive times as half round trips (seed 004, tables 2
+The network has half of the published send and receive times as half round trips (Tessera, tables 2
 and 3). The speed of the nodes is such that FT of class A on 32 processes computes for the published
 1.72 s. It prints the simulated times beside the published ones. The paper gives times of
 communication as means over the processes, and of LU those of its blocking receives, which are 80 %
@@ -64,7 +64,7 @@ def main() -> None:
     fabrics = {}
     for name, (send, receive, eager) in FABRICS.items():
         half = {float(n): (send.at(n).us + receive.at(n).us) / 2 for n in SIZES}
-        fabrics[name] = Network(*network(half, NO_CALLS, eager), {}, "seed 004", UNKNOWN)
+        fabrics[name] = Network(*network(half, NO_CALLS, eager), {}, "Tessera", UNKNOWN)
     with tempfile.TemporaryDirectory(prefix="seatrial-bench-") as text:
         folder = Path(text)
         suite = programs.suite_in(given.source, folder)

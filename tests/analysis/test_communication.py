@@ -16,7 +16,7 @@ from seatrial.analysis.conclusion import Measured
 from seatrial.analysis.trials import analyse
 from seatrial.results.record import Metric
 
-#: seed 000: shares of communication, and performance with bcm5700 over that with tg3. Of LU the
+#: Celebioglu: shares of communication, and performance with bcm5700 over that with tg3. Of LU the
 #: paper says only that it is above 1, and of CG that it is about 1: 1.1 is made up
 PUBLISHED = {"is.B": (0.38, 0.66), "cg.B": (0.231, 1.0), "lu.B": (0.04, 1.1)}
 #: made up, for five programs

@@ -20,7 +20,7 @@ SIZES.sort()
 
 
 def gap(n, us_per_B):
-    """The time of a send in the form that seed 002 describes: flat up to 8 KB, then by the wire.
+    """The time of a send in the form that Sokolowski describes: flat up to 8 KB, then by the wire.
 
     The paper has it as a picture: at most 32 us below 8 KB, and that the curves part at 8 to 10 KB.
     30 us and the speed above are made up.
@@ -234,7 +234,7 @@ def test_the_gap_of_two_fabrics_certainly_parts_where_the_paper_says():
 
 
 def test_large_messages_have_eight_to_ten_times_the_bandwidth():
-    """Of seed 002: the bandwidths of Fast and Gigabit Ethernet part at about 1 KB."""
+    """Of Sokolowski: the bandwidths of Fast and Gigabit Ethernet part at about 1 KB."""
     laws = {"gigabit": lambda n: 60 + n / 110, "fast": lambda n: 60 + n / 12}
     curve = {"curve": "mpbench bandwidth", "rate": True}
     [made] = comparisons(over(laws, **curve), NETWORK)

@@ -31,7 +31,7 @@ from seatrial.results.record import (
 )
 
 SIZES = (1500, 3000, 4500, 6000, 7500, 9000)
-#: seed 003, GFLOPS without throttling; the problem of 14.53 was tuned again
+#: the value cluster, GFLOPS without throttling; the problem of 14.53 was tuned again
 PUBLISHED = {1500: 13.26, 6000: 14.53}
 #: made up: the paper says only that 6000 is the best of this range
 BETWEEN = {3000: 13.8, 4500: 14.2, 7500: 14.25, 9000: 14.1}

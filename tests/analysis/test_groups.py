@@ -9,7 +9,7 @@ from analysis_maker import app, mpi_fact
 from seatrial.analysis.conclusion import Measured
 from seatrial.analysis.groups import FEATURES, grouped, groups
 
-#: seed 004, table 4: runs, then rate, volume and frequency of the centre
+#: Tessera, table 4: runs, then rate, volume and frequency of the centre
 PUBLISHED = (
     (51, (1.00, 35.55, 2310.75)),
     (39, (2.78, 298.32, 50486.8)),

@@ -16,7 +16,7 @@ from seatrial.results.record import Activity, Job, PathProof
 
 
 def test_the_published_responses_and_what_they_mean():
-    """Seed 000: HPL 133 and 225 GFLOPS, FT 1.34, IS 0.66, CG about 1 of bcm5700 over tg3."""
+    """Celebioglu: HPL 133 and 225 GFLOPS, FT 1.34, IS 0.66, CG about 1 of bcm5700 over tg3."""
     runs = [
         *repeated("hpl", "atlas", tg3=133.0, bcm5700=225.0),
         *repeated("npb", "ft.B", tg3=100.0, bcm5700=134.0),
@@ -40,7 +40,7 @@ def test_the_published_responses_and_what_they_mean():
 
 
 def test_the_published_modified_driver_is_better_than_its_own_and_worse_than_tg3():
-    """Seed 000: IS with bcm5700 0.66 of tg3, and nearly 30 % more with its coalescing modified."""
+    """Celebioglu: IS with bcm5700 0.66 of tg3, and 30 % more with its coalescing modified."""
     profiles = {"tg3": 100.0, "bcm5700": 66.0, "modified": 66.0 * 1.3}
     [made] = responses([trial(repeated("npb", "is.B", **profiles))])[0]
     assert made.ratios["modified"].value == pytest.approx(0.86, abs=0.003)
@@ -69,7 +69,7 @@ def test_the_published_responses_of_hpl_in_seed_003(base, other, ratio):
 
 
 def test_the_published_fabrics_do_not_differ_for_ep():
-    """Seed 002: EP is the same on all within 3 %. The rates themselves are made up."""
+    """Sokolowski: EP is the same on all within 3 %. The rates themselves are made up."""
     fabrics = {"fast": 100.0, "gigabit": 101.0, "myrinet-tcp": 99.5, "gm": 101.5}
     [made] = responses([trial(repeated("npb", "ep.A", 8, **fabrics))])[0]
     assert made.decision.answer == "no difference"
@@ -147,7 +147,7 @@ def test_units_that_differ_are_not_compared():
     ],
 )  # fmt: skip
 def test_the_published_processor_time_per_MB(rate, send, receive, cost):
-    """Table 1 of seed 000 at 4, 8 and 32 KB: tg3, then bcm5700."""
+    """Table 1 of Celebioglu at 4, 8 and 32 KB: tg3, then bcm5700."""
     [made] = cpu_time(stream("x", rate / 8, send, receive))
     assert round(made, 2) == cost
 
@@ -375,7 +375,7 @@ def fabrics(check, variant, repeats=6, **networks):
 
 
 def test_a_code_that_communicates_responds_to_the_network_and_one_that_computes_does_not():
-    """Seed 004: IS over Fast Ethernet is far behind, EP is equal across fabrics within 3 %."""
+    """Tessera: IS over Fast Ethernet is far behind, EP is equal across fabrics within 3 %."""
     own = [*fabrics("npb", "is.S", fast=5.32, gigabit=30.77),
            *fabrics("npb", "ep.S", fast=38.58, gigabit=38.57)]  # fmt: skip
     (to_is, to_ep), missing = responses([trial(own)], NETWORK)

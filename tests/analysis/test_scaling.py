@@ -16,7 +16,7 @@ NONE = Inputs((), (), 0)
 
 
 def test_ft_over_fast_ethernet_is_slower_on_64_than_on_32():
-    """Seed 004: 8.90 s and 11.21 s. One repeat of each says in which direction, and no more."""
+    """Tessera: 8.90 s and 11.21 s. One repeat of each says in which direction, and no more."""
     made = scaling("FT", {32: [8.90], 64: [11.21]}, NONE)
     [step] = made.steps
     assert (step.start, step.end) == (32, 64)
@@ -233,7 +233,7 @@ def test_a_series_of_npb_never_mixes_classes_or_profiles():
 
 
 def test_computing_shrinks_while_communication_grows():
-    """Seed 004, FT over Fast Ethernet: 1.72 to 0.90 s of computing, 7.19 to 10.32 s in MPI."""
+    """Tessera, FT over Fast Ethernet: 1.72 to 0.90 s of computing, 7.19 to 10.32 s in MPI."""
     apart = {32: [(1.72, 7.19)], 64: [(0.90, 10.32)]}
     made = scaling("FT", {32: [8.90], 64: [11.21]}, NONE, apart)
     assert made.apart == {32: (1.72, 7.19), 64: (0.90, 10.32)}

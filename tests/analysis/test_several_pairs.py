@@ -11,7 +11,7 @@ from seatrial.analysis.conclusion import Measured
 from seatrial.analysis.several_pairs import several_pairs
 from seatrial.results.record import Case, Job, Metric, PathProof, Run
 
-#: seed 001, slide 11 and 8: MB/s of a ping-pong of 4 MB at 1, 2 and 4 pairs
+#: Strazdins, slide 11 and 8: MB/s of a ping-pong of 4 MB at 1, 2 and 4 pairs
 INDEPENDENT = {1: 107.0, 2: 172.0, 4: 296.0}
 BOND = {2: 144.0, 4: 256.0}
 PATTERNS = ("pingpong", "uni", "bi")
@@ -118,7 +118,7 @@ def test_the_published_latencies_of_one_pair():
 
 
 def test_the_efficiency_of_a_bond_is_against_one_pair_on_one_interface():
-    """One pair over a bond of four has up to four wires; it is not the B_1 of seed 001."""
+    """One pair over a bond of four has up to four wires; it is not the B_1 of Strazdins."""
     runs = [*published(), bonded(1, 250.0, members=4)]
     [made] = several_pairs(runs)
     points = {point.pairs: point for point in made.points["bond-4", "pingpong"]}

@@ -99,7 +99,7 @@ def test_a_price_of_each_profile_gives_the_price_of_the_gain():
 
 
 def test_a_price_of_each_network_gives_the_price_of_the_faster_one():
-    """Seed 002's fabrics with seed 003's machine: HPL has 1.71 times the performance."""
+    """Sokolowski's fabrics with the value cluster's machine: HPL has 1.71 times the performance."""
     costs = [
         Cost(name="purchase", usd=usd, date="2004-03-01", includes="all", network=network)
         for network, usd in (("fast", 2000), ("gigabit", 2377))

@@ -52,7 +52,7 @@ def test_choice_by_kind(name, options, transport, profile):
         ("lab-virtual-apps", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
         ("lab-virtual", {"latency-bound": "igb-off", "compute-bound": "igb-125"}),
         ("lab-virtual-8", {"latency-bound": "igb-off", "compute-bound": "igb-125"}),
-        ("lab-virtual-own", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
+        ("lab-virtual-4", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
         ("lab-virtual-fabrics", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
         ("lab-virtual-smp", {"latency-bound": "igb-off", "compute-bound": "igb-125"}),
     ],

@@ -297,6 +297,12 @@ class TwoPorts(Recording):
     def read(self, interface: str) -> dict[str, Any]:
         return super().read(self.name)
 
+    def identity(self, interface: str) -> dict[str, Any]:
+        return {"name": interface}
+
+    def find(self, identity: dict[str, Any]) -> str | None:
+        return str(identity["name"])
+
     def perform(self, action: Action) -> None:
         words = (action.argv or [])[3:]
         new = zip(words[::2], words[1::2], strict=True)
@@ -305,13 +311,169 @@ class TwoPorts(Recording):
         super().perform(action)
 
 
-def test_ports_that_share_their_settings() -> None:
-    nic = TwoPorts(**{"coalesce.adaptive-rx": "off"})
+@pytest.mark.parametrize("adaptive", ["off", "on"])
+def test_ports_that_share_their_settings(adaptive: str) -> None:
+    nic = TwoPorts(**{"coalesce.adaptive-rx": adaptive})
+    exact = nic.exact()
     work = Work(None, nic, OpenGuard())
     wanted = {"coalesce.rx-usecs": 99}
     journal = work.prepare({"interfaces": {"eth1": wanted, "eth2": wanted}})
     work.apply(journal, lambda: None)
-    assert [line.rpartition("/")[2] for line in nic.lines] == ["ethtool -C eth1 rx-usecs 99"]
+    off = ["ethtool -C eth1 adaptive-rx off"] if adaptive == "on" else []
+    shown = [line.rpartition("/")[2] for line in nic.lines]
+    assert shown == [*off, "ethtool -C eth1 rx-usecs 99"]
+    assert work.restore(journal) == []
+    assert nic.exact() == exact
+
+
+class Lines(Recording):
+    """A card with an interrupt line for each queue, and one more. ``-L`` exchanges the lines."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.first = 24
+        self.lines_of: dict[int, str] = {}
+        self.request_lines()
+
+    def request_lines(self) -> None:
+        self.first += 10
+        self.lines_of = dict.fromkeys(range(self.raw["channels.combined"] + 1), "0-1")
+
+    def numbers(self, _: str) -> dict[int, str]:
+        return {place: str(self.first + place) for place in self.lines_of}
+
+    def read(self, interface: str) -> dict[str, Any]:
+        lines = {f"irq.{place}": cpus for place, cpus in self.lines_of.items()}
+        return {**super().read(interface), **lines}
+
+    def perform(self, action: Action) -> None:
+        path = action.path or ""
+        if "/irq/" not in path:
+            super().perform(action)
+            if action.argv and "-L" in action.argv:
+                self.request_lines()
+            return
+        self.lines.append(text_of(action))
+        place = int(path.split("/")[-2]) - self.first
+        if place not in self.lines_of:
+            raise SettingRefused(action.setting, "No such file or directory")
+        self.lines_of[place] = action.text
+
+
+@pytest.mark.parametrize(("here", "wanted"), [(2, 1), (1, 2)])
+def test_lines_are_set_when_the_queues_are_there(
+    here: int, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nic = Lines(**{"channels.combined": here})
+    monkeypatch.setattr(readers, "irq_numbers", nic.numbers)
+    before = nic.read(INTERFACE)
+    work = Work(None, nic, OpenGuard())
+    profile = {"channels.combined": wanted, "irq_affinity": "spread"}
+    journal = work.prepare({"interfaces": {INTERFACE: profile}})
+    assert any("/irq/" in text_of(action) for action in work.plan(journal))
+    work.apply(journal, lambda: None)
+    assert list(nic.lines_of.values()) == ["0", "1", "0"][: wanted + 1]
+    assert work.restore(journal) == []
+    assert nic.read(INTERFACE) == before
+
+
+class Reloads(Recording):
+    """Comes back from a reload with adaptive moderation on, which the node had turned off."""
+
+    index = 2
+
+    def read(self, interface: str) -> dict[str, Any]:
+        return {**super().read(interface), "driver.module": "m"}
+
+    def interfaces_of(self, module: str) -> list[str]:
+        return [INTERFACE]
+
+    def above(self, interface: str) -> list[str]:
+        return []
+
+    def link(self, interface: str) -> dict[str, Any]:
+        return {"addresses": [], "routes": [], "up": True, "link": False, "mac": "",
+                "permanent": ""}  # fmt: skip
+
+    def identity(self, interface: str) -> dict[str, Any]:
+        return {"ifindex": self.index, "address": "02:00:00:00:00:01"}
+
+    def find(self, identity: dict[str, Any]) -> str:
+        return INTERFACE
+
+    def perform(self, action: Action) -> None:
+        argv = action.argv or []
+        if argv and argv[0] == "modprobe":
+            self.index += 1
+            self.raw.update({"coalesce.adaptive-rx": "on", "coalesce.rx-usecs": 3, "mtu": 1500})
+        elif argv and argv[-1] not in ("up", "down"):
+            super().perform(action)
+
+
+def test_what_a_driver_comes_back_with_is_read() -> None:
+    nic = Reloads(**{"coalesce.adaptive-rx": "off", "coalesce.rx-usecs": 20, "mtu": 9000})
+    exact = nic.exact()
+    work = Work(None, nic, OpenGuard())
+    driver = {"module": "m", "parameters": {"a": "1"}}
+    journal = work.prepare({"interfaces": {INTERFACE: {"driver": driver, "coalesce.rx-usecs": 9}}})
+    work.apply(journal, lambda: None)
+    assert (nic.raw["coalesce.rx-usecs"], nic.raw["mtu"]) == (9, 9000)
+    assert work.restore(journal) == []
+    assert nic.exact() == exact
+
+
+def test_hidden_values_come_back_if_the_switch_is_on_again() -> None:
+    nic = FakeNic(Fuse())
+    nic.raw["coalesce.adaptive-rx"] = "on"
+    exact = nic.exact()
+    work = Work(None, nic, OpenGuard())
+    journal = work.prepare({"interfaces": {INTERFACE: {"coalesce.rx-usecs": 99}}})
+    work.apply(journal, lambda: None)
+    nic.raw["coalesce.adaptive-rx"] = "on"  # by root, during the job
+    assert work.restore(journal) == []
+    assert nic.exact() == exact
+
+
+class Vlan(FakeNic):
+    """``data`` is a VLAN of ``eth1``, whose MTU it cannot exceed."""
+
+    def __init__(self, mtu: int) -> None:
+        super().__init__(Fuse())
+        self.mtus = {"data": mtu, "eth1": mtu}
+
+    def exists(self, interface: str) -> bool:
+        return interface in self.mtus
+
+    def identity(self, interface: str) -> dict[str, Any]:
+        return {"name": interface}
+
+    def find(self, identity: dict[str, Any]) -> str | None:
+        return str(identity["name"])
+
+    def read(self, interface: str) -> dict[str, Any]:
+        return {"mtu": self.mtus[interface]}
+
+    def users_of(self, interface: str) -> list[dict[str, Any]]:
+        return [{"name": "data", "ifindex": -1, "mtu": 0}] if interface == "eth1" else []
+
+    def perform(self, action: Action) -> None:
+        assert action.argv is not None
+        interface, mtu = action.argv[4], int(action.argv[6])
+        if interface == "data" and mtu > self.mtus["eth1"]:
+            raise SettingRefused("mtu", "Numerical result out of range")
+        self.mtus[interface] = mtu
+        self.mtus["data"] = min(self.mtus.values())
+
+
+@pytest.mark.parametrize(("before", "wanted"), [(9000, 1500), (1500, 9000)])
+def test_a_vlan_follows_its_interface(before: int, wanted: int) -> None:
+    nic = Vlan(before)
+    work = Work(None, nic, OpenGuard())
+    journal = work.prepare({"interfaces": {"data": {"mtu": wanted}, "eth1": {"mtu": wanted}}})
+    work.apply(journal, lambda: None)
+    assert nic.mtus == {"data": wanted, "eth1": wanted}
+    assert work.restore(journal) == []
+    assert nic.mtus == {"data": before, "eth1": before}
 
 
 def test_how_often_the_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

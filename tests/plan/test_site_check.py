@@ -365,7 +365,7 @@ def test_a_complete_stack_has_the_programs_of_every_benchmark(name):
     [
         ("lab", "accounting: true", "accounting: false", True),
         ("lab", "accounting: true # ", "# accounting: ", False),
-        ("lab-virtual-own", "backend: squeue", "backend: slurm", False),
+        ("lab-virtual-4", "backend: squeue", "backend: slurm", False),
     ],
 )
 def test_a_lab_without_accounting_needs_the_back_end_without_sacct(

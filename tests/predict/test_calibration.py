@@ -107,7 +107,7 @@ def test_a_burst_in_the_ping_pong_is_no_bandwidth_of_many_messages():
     ("send", "recv"), [(MYRINET_SEND, MYRINET_RECV), (ETHERNET_SEND, ETHERNET_RECV)]
 )
 def test_the_published_models_are_a_network(send, recv):
-    """Seed 004. The Ethernet send is negative up to 266,291 B; half the round trip is not."""
+    """Tessera. The Ethernet send is negative up to 266,291 B; half the round trip is not."""
     half = {n: (send.at(n).us + recv.at(n).us) / 2 for n in SIZES if n > 300_000 or n < 200_000}
     ranges, *_ = network(half, NO_CALLS, None)
     for n, us in half.items():

@@ -246,7 +246,7 @@ def test_alltoallv_runs_on_any_number_of_ranks_and_by_either_algorithm(network, 
 
 @needs_simgrid
 def test_the_published_slowdown_of_FT_is_not_in_the_published_models(tmp_path):
-    """Seed 004: 8.90 s on 32 processes and 11.21 s on 64, computing 1.72 and 0.90 s.
+    """Tessera: 8.90 s on 32 processes and 11.21 s on 64, computing 1.72 and 0.90 s.
 
     Its transposes (16 B a point, all with all, seven times) over the published models of Fast
     Ethernet take less time on 64 and not more: the slowdown is of the fabric or of two processes a
@@ -255,7 +255,7 @@ def test_the_published_slowdown_of_FT_is_not_in_the_published_models(tmp_path):
     half = {float(n): (ETHERNET_SEND.at(n).us + ETHERNET_RECV.at(n).us) / 2 for n in SIZES}
     no_calls = {"send": {}, "isend": {}, "recv_ready": {}}
     ranges, eager, sizes = network_of(half, no_calls, 256 * K)
-    fabric = Network(ranges, eager, sizes, {}, "seed 004", Inputs((), (), 0))
+    fabric = Network(ranges, eager, sizes, {}, "Tessera", Inputs((), (), 0))
     source = tmp_path / "alltoall.c"
     source.write_text(ALLTOALL)
     program = simulation.compile_c([source], tmp_path / "alltoall")

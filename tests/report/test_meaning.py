@@ -265,7 +265,8 @@ def test_a_trial_without_figures_to_compare_has_no_chapter():
     assert not page.xpath('//section[@aria-labelledby="meaning"]//table')
 
 
-#: share of communication, response; made up, but for the three shares and IS's response of seed 000
+#: share of communication, response; made up, but for the three shares and IS's response of
+#: Celebioglu
 SHARES = {
     "is.B": (0.38, 0.66), "cg.B": (0.231, 1.0), "lu.B": (0.04, 1.1), "ft.B": (0.2, 1.05),
     "ep.B": (0.001, 1.2),
@@ -460,7 +461,7 @@ def test_the_relation_of_share_and_response_in_words():
 
 
 def ft_with_mpi():
-    """FT of seed 004 over Fast Ethernet, on 32 and 64 processes."""
+    """FT of Tessera over Fast Ethernet, on 32 and 64 processes."""
     runs = [npb_time("ft.A", p, t).run for p, t in ((32, 8.90), (64, 11.21))]
     for run, (computing, mpi) in zip(runs, ((1.72, 7.19), (0.90, 10.32)), strict=True):
         run.facts["mpi"] = {

@@ -1,17 +1,16 @@
 """The share of an application's run time that is in MPI, and whether its response follows it.
 
-The share is that of seed 000, section 4: the sum of the time in MPI over that of the run time, over
-all ranks, from runs with the library ``mpi_time``. A response is of the part of the run that the
-program's figure times, so the share of that part counts where it is known. Its relation to the
-response of applications to a NIC profile is Spearman's rank correlation. The p value is
-the share of all orders of the responses that are correlated at least as much: exact for up to eight
-programs, of random orders for more. Classes of one kernel are
-alike, so they count as one program, with the means of their shares and of the logarithms of their
-responses. Responses of less than 3 % are none, and equal: else chance would order the programs that
-do not respond. The p values of several profiles are corrected (Holm 1979). The performance of a run
-with the library is not that of the application; where the library slows it, the share is of a
-slower run, and flagged. The sample of a share is a block of runs
-(``seatrial.analysis.conclusion``).
+The share is that of Celebioglu et al. (2004), section 4: the sum of the time in MPI over that of
+the run time, over all ranks, from runs with the library ``mpi_time``. A response is of the part of
+the run that the program's figure times, so the share of that part counts where it is known. Its
+relation to the response of applications to a NIC profile is Spearman's rank correlation. The p
+value is the share of all orders of the responses that are correlated at least as much: exact for up
+to eight programs, of random orders for more. Classes of one kernel are alike, so they count as one
+program, with the means of their shares and of the logarithms of their responses. Responses of less
+than 3 % are none, and equal: else chance would order the programs that do not respond. The p values
+of several profiles are corrected (Holm 1979). The performance of a run with the library is not that
+of the application; where the library slows it, the share is of a slower run, and flagged. The
+sample of a share is a block of runs (``seatrial.analysis.conclusion``).
 
 Not here: the share of one call in another program, or of a mix of programs. Nothing extrapolates.
 """

@@ -1,14 +1,14 @@
 """Message times of several options: where two curves part or cross, which option is the fastest.
 
-The options are NIC profiles, networks (the fabrics of seed 002) or transports, while all else is
-equal (``seatrial.analysis.axis``). The rules are the same for each.
+The options are NIC profiles, networks (the fabrics of Sokolowski and Grosu) or transports, while
+all else is equal (``seatrial.analysis.axis``). The rules are the same for each.
 
-The rules of parting are those of seed 002 read as a program: curves part between the last size at
-which they are within 10 % of each other and the first from which one stays at least 1.5 times
-slower. Curves of one kind only are compared: half round trips with half round trips, the gap of a
-send (MPBench's ``-l``), which is shorter, with gaps, and bandwidths with bandwidths. A bandwidth is
-compared as the time that a message takes at that rate. Where it is that of a curve of times, such
-as NetPIPE's, the times alone are compared.
+The rules of parting are those of Sokolowski and Grosu read as a program: curves part between the
+last size at which they are within 10 % of each other and the first from which one stays at least
+1.5 times slower. Curves of one kind only are compared: half round trips with half round trips, the
+gap of a send (MPBench's ``-l``), which is shorter, with gaps, and bandwidths with bandwidths. A
+bandwidth is compared as the time that a message takes at that rate. Where it is that of a curve of
+times, such as NetPIPE's, the times alone are compared.
 
 What is said of two options is certain: at each size it names, the interval of the ratio by ranks
 is on the right side. The largest size is tested first for "from here on", the smallest for "up to

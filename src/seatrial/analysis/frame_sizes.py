@@ -1,7 +1,8 @@
 """The MTU, crossed with interrupt throttling: which one pays, and whether throttling changes that.
 
 The profiles of one sweep differ in MTU and coalescing alone, as the trial has their settings. The
-question is that of seed 003, whose best MTU was 6000, inside the range, without throttling.
+question is that of the value cluster, whose best MTU was 6000, inside the range, without
+throttling.
 
 An MTU is the best where it leads all others by more than the repeats spread; else there is a
 plateau of those that are as good, if the intervals allow no difference that counts. What leads its

@@ -1,7 +1,7 @@
 """Groups of cases that behave alike, by how they communicate.
 
 The repeats of a case are alike by themselves and would be a group of their own: a case counts once,
-with the medians of its runs. The features are those of seed 004, table 4: the rate (volume over the
+with the medians of its runs. The features are those of Tessera, table 4: the rate (volume over the
 time in MPI, MB/s), the volume (MB of all ranks) and the number of MPI calls (of all ranks; the
 paper's "frequency", which it does not define). They are z-scores before k-means
 (``scipy.cluster.vq``) with a fixed seed and 100 restarts. The paper names no algorithm for the

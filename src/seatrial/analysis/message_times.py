@@ -1,6 +1,6 @@
 """Times of sends and receives as functions of the message size: piecewise linear models.
 
-The model is the one of seed 004, section 4: straight lines with jumps at thresholds; a size that
+The model is the one of Tessera, section 4: straight lines with jumps at thresholds; a size that
 equals a threshold belongs to the lower line. The paper has up to three lines; an MPI over TCP of
 today needs a fourth (one frame, eager limit, pipeline of large messages). Thresholds are searched
 over the measured sizes, each line has at least three of them, and the Bayesian information

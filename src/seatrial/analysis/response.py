@@ -1,13 +1,14 @@
 """How applications respond to NIC profiles: performance under each over that under the base.
 
-The response is the one of seed 000, figure 3. That to networks and to transports, while all else is
-equal (``seatrial.analysis.axis``), is of the same rules. Runs whose path or profile was not proven,
-reruns, which were made because a figure looked bad, and runs that other programs disturbed are left
-out. The sample of a comparison is a block of runs (``seatrial.analysis.conclusion``). A profile of
-which no run was undisturbed may be the best: then there is no answer. Nor is there one if the runs
-under the best profile fail more often than under another. Trials are pooled only if each has all
-the profiles (networks, transports) that are compared, and of a trial the rounds that have all:
-otherwise what changed between two trials or rounds would look like a response.
+The response is the one of Celebioglu et al. (2004), figure 3. That to networks and to transports,
+while all else is equal (``seatrial.analysis.axis``), is of the same rules. Runs whose path or
+profile was not proven, reruns, which were made because a figure looked bad, and runs that other
+programs disturbed are left out. The sample of a comparison is a block of runs
+(``seatrial.analysis.conclusion``). A profile of which no run was undisturbed may be the best: then
+there is no answer. Nor is there one if the runs under the best profile fail more often than under
+another. Trials are pooled only if each has all the profiles (networks, transports) that are
+compared, and of a trial the rounds that have all: otherwise what changed between two trials or
+rounds would look like a response.
 """
 
 from __future__ import annotations

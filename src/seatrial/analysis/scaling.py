@@ -1,6 +1,6 @@
 """How a program of fixed size gains from more processes.
 
-The model is the one of seed 004, section 5: t(p) = a0 + a1 / p, with a further - a2 / p^2 where
+The model is the one of Tessera, section 5: t(p) = a0 + a1 / p, with a further - a2 / p^2 where
 Akaike's criterion for small samples (AICc, Hurvich and Tsai 1989) prefers it. It describes the
 computation: the run time less the time in MPI, where the library ``mpi_time`` recorded it with each
 number of processes; of the part that the program times, if the library found it in all runs.

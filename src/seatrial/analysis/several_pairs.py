@@ -1,9 +1,9 @@
 """Several pairs of ranks at once: what each further interface adds, and bonded or independent.
 
-The input is ``mpi_pairs``, the measurement of seed 001: pair i has its own processor and interface,
-and all pairs send at once. The figure of a run is the median over its repetitions. The scatter of
-these is a figure of its own, because they share what happens to the run as a whole. A sample is a
-block of runs (``seatrial.analysis.conclusion``).
+The input is ``mpi_pairs``, the measurement of Strazdins et al. (2006): pair i has its own processor
+and interface, and all pairs send at once. The figure of a run is the median over its repetitions.
+The scatter of these is a figure of its own, because they share what happens to the run as a whole.
+A sample is a block of runs (``seatrial.analysis.conclusion``).
 
 A bond of m members is compared at m pairs with m pairs on as many independent interfaces; a bond at
 fewer pairs has more wires than they. The efficiency of k pairs is B_k / (k B_1), of B_1 the rate of

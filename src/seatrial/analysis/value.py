@@ -1,12 +1,12 @@
 """What a GFLOPS costs: share of the theoretical peak, price, power, and nodes that a gain is worth.
 
-The formulas are those of seed 003, table 2. The performance is HPL's; prices and power are of the
-site file. So is the peak, that of the nodes that ran; where the site file does not say it, it is
-that of the cores that computed, by what their processors report. Price and power are those of the
-whole machine: they are divided by the performance of a run on all its nodes only. What is not known
-has no figure. A sample is the median of a block of runs (``seatrial.analysis.conclusion``): the
-runs of one round have no interval. Nothing here decides whether a
-difference is one: the response does.
+The formulas are those of the article on the value cluster, table 2. The performance is HPL's;
+prices and power are of the site file. So is the peak, that of the nodes that ran; where the site
+file does not say it, it is that of the cores that computed, by what their processors report. Price
+and power are those of the whole machine: they are divided by the performance of a run on all its
+nodes only. What is not known has no figure. A sample is the median of a block of runs
+(``seatrial.analysis.conclusion``): the runs of one round have no interval. Nothing here decides
+whether a difference is one: the response does.
 """
 
 from __future__ import annotations

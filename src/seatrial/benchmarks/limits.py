@@ -160,8 +160,8 @@ class Latency(OfLine):
     """A message cannot arrive before its frame has left: the shortest frame at the line rate.
 
     The same holds for each size of the curve that begins with the figure, with the bits of the
-    message alone (seed 002's 32 us for 8 KiB at 100 Mbit/s are no round trip). An egress rate gives
-    no limit: what fits into the bucket leaves at once.
+    message alone (Sokolowski and Grosu's 32 us for 8 KiB at 100 Mbit/s are no round trip). An
+    egress rate gives no limit: what fits into the bucket leaves at once.
     """
 
     def beyond(self, metric: Metric, parsed: Parsed, known: Known) -> str:

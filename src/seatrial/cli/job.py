@@ -52,7 +52,8 @@ TransportName = Annotated[
     str | None, typer.Option("--transport", "-t", help="MPI and path of its messages.")
 ]
 Profile = Annotated[
-    str | None, typer.Option("--profile", "-p", help="NIC profile; default: by the kind.")
+    str | None,
+    typer.Option("--profile", "-p", help="NIC profile; default: by trials, else by the kind."),
 ]
 Mpi = Annotated[
     str | None, typer.Option("--mpi", metavar="MPI", help="openmpi, mpich or intelmpi.")

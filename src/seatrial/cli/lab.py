@@ -194,19 +194,24 @@ def shell(
 @fault_app.command("link")
 def fault_link(
     node: Node,
-    rate: Annotated[str | None, typer.Option(help="Limit of each direction, as 100mbit.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="In a native lab: limit of each direction, as 100mbit.")
+    ] = None,
     delay: Annotated[
         str | None, typer.Option(help="In a virtual lab: hold each frame up to this, as 2ms.")
     ] = None,
     peer: Annotated[
-        str | None, typer.Option("--with", help="Only the traffic with this node.")
+        str | None, typer.Option("--with", help="In a native lab: only the traffic with this node.")
     ] = None,
     only: Annotated[
         str | None, typer.Option(help="Only what the node sends, or receives.", metavar="DIRECTION")
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
     cross: Annotated[
-        bool, typer.Option("--cross", help="Exchange its cable with that of the first network.")
+        bool,
+        typer.Option(
+            "--cross", help="In a native lab: exchange its cable with the first network's."
+        ),
     ] = False,
     network: Annotated[
         str | None, typer.Option("--network", help="A test network; default: the first.")

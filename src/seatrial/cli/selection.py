@@ -45,7 +45,7 @@ RoundsOption = Annotated[
 ]
 RerunsOption = Annotated[
     int | None,
-    typer.Option(min=0, max=MOST_RUNS, metavar="N", help="Reruns of a failed case."),
+    typer.Option(min=0, max=MOST_RUNS, metavar="N", help="Reruns of a case out of bounds."),
 ]
 
 

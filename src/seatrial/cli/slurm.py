@@ -36,7 +36,7 @@ DEFAULT = Layout()
 
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
-Root = Annotated[Path, typer.Option(help="Install below this folder, as a node image.")]
+Root = Annotated[Path, typer.Option(help="Folder of a node image; default: this machine.")]
 Only = Annotated[
     Literal["both", "nodes", "controller"],
     typer.Option(metavar="PART", help="both, nodes or controller."),

@@ -1,4 +1,5 @@
-"""Transport, launcher and NIC profile by the kind of application, each with the reason."""
+"""Transport, launcher and NIC profile, each with the reason: the site's trials, else the kind of
+application."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The size of an HPL problem: order N and block size NB.
 
-The grid of ranks and the input file are those of ``stack.hpccinf``.
+The grid of ranks and the input file are those of ``seatrial.benchmarks.hpl_input``.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def route_of(transport: str, network: str) -> str:
 class Case:
     """check x variant x profile x transport x network x nodes."""
 
-    check: Name  # netpipe, imb, osu, hpl, npb, tcp_stream, links, nodes ...
+    check: Name  # netpipe, links, node_compute ...: the name of a benchmark
     variant: Name = ""  # distinguishes the cases of a check: "atlas", "is.S", ""
     transport: Name  # "openmpi-tcp" ...; "tcp" for plain sockets; "none" for no network
     profile: Name = "default"

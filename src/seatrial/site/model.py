@@ -305,13 +305,13 @@ class TrialDefaults(Model):
         ge=1,
         le=MOST_RUNS,
         description="how often the trial goes through all NIC profiles, each time in new jobs; a "
-        "comparison of profiles needs four or more",
+        "comparison of profiles needs five, of eight profiles or more six",
     )
     reruns: int = Field(
         default=0,
         ge=0,
         le=MOST_RUNS,
-        description="how often a case runs again if its figures break a bound",
+        description="how often a case runs again if its figures break a bound or are inconclusive",
     )
     profiles: list[str] = ["default"]
     transports: list[str] = ["*"]

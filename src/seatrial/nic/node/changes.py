@@ -17,7 +17,7 @@ def turn_off(interface: str, switches: List[str]) -> List[Action]:
 def to_apply(interface: str, target: State, state: State) -> List[Action]:
     """Actions that bring an interface from ``state`` to the values in ``target``."""
     changed = {one.setting: one.wanted for one in differences(target, state)}
-    return _ordered(interface, changed, target, state)
+    return _ordered(interface, _of_these_queues(changed), target, state)
 
 
 def to_restore(interface: str, before: State, now: State) -> List[Action]:
@@ -31,7 +31,16 @@ def to_restore(interface: str, before: State, now: State) -> List[Action]:
     # Where only the sum of features differs, it is what must be set.
     if not any(key.startswith("feature.") for key in leaves):
         leaves = changed
-    return _ordered(interface, leaves, before, now)
+    return _ordered(interface, _of_these_queues(leaves), before, now)
+
+
+def _of_these_queues(changed: State) -> State:
+    """Without what the driver exchanges with the queues, if their number changes: with another
+    number it has other interrupt lines, and a number of today may be another device's then. The
+    next round sets them."""
+    if not any(key.startswith("channels.") for key in changed):
+        return changed
+    return {key: value for key, value in changed.items() if not settings.of(key).comes_and_goes}
 
 
 def of_node(target: State, state: State) -> List[Action]:

@@ -264,7 +264,7 @@ class Session:
             journal = self.store.journal()
             if journal is not None and is_of_job(journal, job.id, job.cluster):
                 return
-        raise Unrestored("the tombstone of job %s cannot be written: %s" % (job.id, error))
+        raise Unrestored("the record that job %s has ended cannot be written: %s" % (job.id, error))
 
     def _is_of_a_later_start(self, journal: Journal) -> bool:
         orphaned = not self.world.alive(self.world.slurmd)
@@ -327,8 +327,13 @@ class Session:
             if name is None:
                 continue
             # What a switch hid was in the journal only: what showed while it was on comes nearest.
-            on = [key for key in SWITCHES if before.get(key) == "on"]
-            seen = values.hidden_values(before, on)
+            try:
+                now = self.nic.read(name)
+            except NicError as error:
+                trouble.append(str(error))
+                continue
+            off = [key for key in SWITCHES if before.get(key) == "on" and now.get(key) == "off"]
+            seen = values.hidden_values(before, off)
             basis = self._basis(baseline, interface)
             trouble += self.work.restore_interface(name, before, basis, said, seen)
         self.work.perform_all(changes.of_node(baseline["node"], self.nic.read_node()), said)

@@ -241,7 +241,7 @@ SETTINGS: Tuple[Setting, ...] = (
         name="mtu",
         key="mtu",
         takes=Number("bytes", least=1280, most=65535),
-        about="payload of a frame; below 1280 the kernel takes IPv6 addresses away for good",
+        about="largest payload of a frame; below 1280 the kernel removes IPv6 addresses",
         command="ip link set I mtu",
         read=readers.file("mtu"),
         # Before the offloads: segmentation is limited by the MTU on some drivers, and a larger MTU

@@ -4,6 +4,7 @@ A *journal* is a dictionary with the state before and the settings that are want
 :meth:`Work.prepare`). ``session`` writes it to disk before anything here changes an interface.
 """
 
+from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
 from . import changes, links, mtus, settings, values
@@ -127,7 +128,7 @@ class Work:
         # What was read for the journal holds until the first change, which may be of other
         # interfaces, too: the ports of a card can share settings.
         unchanged = not first
-        for interface in sorted(parts):
+        for interface in _lowest_first(parts):
             part = parts[interface]
             wanted = _plain(part["wanted"])
             if "link" in part:
@@ -136,11 +137,10 @@ class Work:
                     if interface in bond["members"]:
                         kept["mtu"] = _mtu_of(bond, parts)
                 wanted = dict(kept, **wanted)
-            state = self._see_hidden(interface, wanted, part, save)
-            if state is not None:
-                unchanged = False
-            else:
-                state = part["before"] if unchanged else self.nic.read(interface)
+            state = part["before"] if unchanged else self.nic.read(interface)
+            seen = self._see_hidden(interface, wanted, state, part, save)
+            if seen is not None:
+                state, unchanged = seen, False
             actions = changes.to_apply(interface, self._target(wanted, state), state)
             for _ in range(ROUNDS):
                 for action in actions:
@@ -179,12 +179,17 @@ class Work:
         return values.spread(wanted, values.with_queues(state, wanted), self.nic.cpus())
 
     def _see_hidden(
-        self, interface: str, wanted: Dict[str, Any], part: Dict[str, Any], save: Callable[[], None]
+        self,
+        interface: str,
+        wanted: Dict[str, Any],
+        now: Dict[str, Any],
+        part: Dict[str, Any],
+        save: Callable[[], None],
     ) -> Optional[Dict[str, Any]]:
         """Record the values behind switches that are on: they are lost once others are set.
 
         Returns the state with these switches off, or None if there are none to turn off."""
-        switches = values.switches_to_turn_off(wanted, part["before"])
+        switches = values.switches_to_turn_off(wanted, now)
         if not switches:
             return None
         for action in changes.turn_off(interface, switches):
@@ -211,7 +216,8 @@ class Work:
         The number of interrupt lines and the values behind switches are not known: the plan may
         have actions that are not needed."""
         actions = self.drivers_and_bonds(journal)
-        for interface, part in sorted(journal["interfaces"].items()):
+        for interface in _lowest_first(journal["interfaces"]):
+            part = journal["interfaces"][interface]
             wanted = _plain(part["wanted"])
             state = values.with_queues(part["before"], wanted)
             switches = values.switches_to_turn_off(wanted, state)
@@ -222,6 +228,11 @@ class Work:
                 state.update(dict.fromkeys(switches, "off"))
             target = values.spread(wanted, state, self.nic.cpus())
             actions += changes.to_apply(interface, target, state)
+            # The interrupt lines are set when the queues are there.
+            queues = {key: value for key, value in target.items() if key.startswith("channels.")}
+            if values.differences(queues, state):
+                lines = {k: v for k, v in target.items() if settings.of(k).comes_and_goes}
+                actions += changes.to_apply(interface, lines, state)
         node = journal["node"]
         return actions + changes.of_node(node["wanted"], node["before"])
 
@@ -254,8 +265,9 @@ class Work:
                     trouble.append("%s: its driver was not reloaded" % interface)
         except NicError as error:
             trouble.append(str(error))
-        for interface, name in sorted(self.present_names(parts).items()):
-            part = parts[interface]
+        present = self.present_names(parts)
+        for interface in _lowest_first(parts):
+            part, name = parts[interface], present[interface]
             trouble += self.misnamed(interface, name)
             if name is None:
                 continue
@@ -371,10 +383,10 @@ class Work:
                 switches = {settings.switch_of(key): "off" for key in hidden}
                 seen = dict(before, **hidden)
                 seen.update(switches)
-                if any(self.nic.read(interface).get(switch) == "off" for switch in switches):
-                    trouble = self._restore_settings(interface, seen, basis, said)
-                    if trouble:
-                        return trouble
+                # Also if the switch is on again: behind it may be the profile's values.
+                trouble = self._restore_settings(interface, seen, basis, said)
+                if trouble:
+                    return trouble
             return self._restore_settings(interface, before, basis, said)
         except NicError as error:
             return [str(error)]
@@ -442,9 +454,10 @@ class Work:
 
 
 def _set_in(part: Dict[str, Any]) -> List[str]:
-    """Keys of the state before that the profile has set."""
-    wanted = part["wanted"]
-    return [key for key in part["before"] if key in wanted or settings.of(key).key in wanted]
+    """Keys of the state before that the profile has set, and switches that it has turned off."""
+    wanted, before = part["wanted"], part["before"]
+    own = {*wanted, *values.switches_to_turn_off(_plain(wanted), before)}
+    return [key for key in before if key in own or settings.of(key).key in own]
 
 
 def _changed(then: Dict[str, str], now: Dict[str, str]) -> str:
@@ -454,6 +467,13 @@ def _changed(then: Dict[str, str], now: Dict[str, str]) -> str:
         for name in sorted(now)
         if then.get(name) != now[name]
     )
+
+
+def _lowest_first(parts: Dict[str, Any]) -> List[str]:
+    """The interfaces of a journal, each after those that it uses: a VLAN cannot have a larger MTU
+    than its interface."""
+    below = Counter(user["name"] for user in users_in(parts))
+    return sorted(parts, key=lambda name: (below[name], name))
 
 
 def users_in(parts: Dict[str, Any]) -> List[Dict[str, Any]]:
