@@ -26,7 +26,7 @@ from campaigns import rounds
 from hostile import ODD_NUMBERS, paths_of, replaced
 from seatrial.analysis.conclusion import absurd
 from seatrial.analysis.trials import analyse
-from seatrial.report.meaning import sections
+from seatrial.report.meaning.sections import sections
 from seatrial.results.record import Case, Curve, Run
 
 HUGE = [10**400, -(10**400), 1e300, 1e-300, 1e200, 1e-200, 1e31, 1e-31, 1e29, 1e-29, 2**63]

@@ -26,8 +26,8 @@ from analysis_maker import (
 from seatrial.analysis.trials import analyse
 from seatrial.report.chapter import Section, Sentence
 from seatrial.report.html import render
-from seatrial.report.meaning import sections
-from seatrial.report.meaning_figures import meaning_figures
+from seatrial.report.meaning.figures import meaning_figures
+from seatrial.report.meaning.sections import sections
 from seatrial.results.record import Activity, Case, Cost, Curve, Job, Machine, Metric, Power, Run
 
 

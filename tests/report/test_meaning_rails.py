@@ -21,8 +21,8 @@ from analysis_maker import (
 )
 from seatrial.analysis.trials import analyse
 from seatrial.report.html import render
-from seatrial.report.meaning import sections
-from seatrial.report.meaning_figures import meaning_figures
+from seatrial.report.meaning.figures import meaning_figures
+from seatrial.report.meaning.sections import sections
 from seatrial.results.record import (
     Case,
     Cost,

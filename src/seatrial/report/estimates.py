@@ -70,3 +70,8 @@ def interval_bars(estimates: Sequence[Estimate], colour: str) -> dict[str, Any]:
         "array": [e.high - e.value if bounded(e) else 0.0 for e in estimates],
         "arrayminus": [e.value - e.low if bounded(e) else 0.0 for e in estimates],
     }  # fmt: skip
+
+
+def percent_with_interval(share: Estimate) -> str:
+    """In per cent, with the interval."""
+    return with_interval(scaled(share, 100), " %")

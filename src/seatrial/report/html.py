@@ -41,7 +41,7 @@ from seatrial.report import (
 from seatrial.results.record import Results, Run
 
 if TYPE_CHECKING:
-    from seatrial.report import meaning
+    from seatrial.report.chapter import Section
 
 T = TypeVar("T")
 _OPEN_MAPS = 4  # link maps that are open; the others are folded
@@ -258,7 +258,7 @@ def _context(results: Results, base: str, parts: _Parts) -> dict[str, Any]:
     }
 
 
-_Meaning = tuple[list["meaning.Section"], dict[str, list[figures.Figure]]]
+_Meaning = tuple[list["Section"], dict[str, list[figures.Figure]]]
 
 
 def _no_meaning() -> _Meaning:
@@ -268,10 +268,11 @@ def _no_meaning() -> _Meaning:
 def _meaning(results: Results) -> _Meaning:
     """The chapter "What it means": its sections, and their figures."""
     from seatrial.analysis.trials import analyse  # its libraries are slow to import
-    from seatrial.report import meaning, meaning_figures
+    from seatrial.report.meaning.figures import meaning_figures
+    from seatrial.report.meaning.sections import sections
 
     analysis = analyse([results])
-    return meaning.sections(analysis), meaning_figures.meaning_figures(analysis)
+    return sections(analysis), meaning_figures(analysis)
 
 
 def _history(folder: Path, base: str) -> str:

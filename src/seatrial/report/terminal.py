@@ -134,10 +134,10 @@ def _print_contract(rows: list[contract.Row], out: _Printer) -> None:
 @no_collections()
 def print_analysis(analysis: Analysis, console: Console) -> None:
     """Print the sentences and tables of the chapter "What it means"."""
-    from seatrial.report import meaning  # its libraries are slow to import
+    from seatrial.report.meaning.sections import sections  # its libraries are slow to import
 
     out = _Printer(console)
-    made = meaning.sections(analysis)
+    made = sections(analysis)
     if not made:
         out.say("nothing to conclude: no run has figures that an analysis compares")
     for section in made:

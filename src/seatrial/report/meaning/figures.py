@@ -29,9 +29,9 @@ from seatrial.report.figures import (
     log_ticks,
     titled,
 )
-from seatrial.report.meaning_frames import frame_figures
-from seatrial.report.meaning_pairs import pair_figures
-from seatrial.report.meaning_sizes import figures_name, size_figures
+from seatrial.report.meaning.frames import frame_figures
+from seatrial.report.meaning.pairs import pair_figures
+from seatrial.report.meaning.sizes import figures_name, size_figures
 from seatrial.report.text import amount, fitting, message_size
 from seatrial.report.trade import trade_figures
 from seatrial.results.wording import number

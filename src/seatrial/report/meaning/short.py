@@ -23,7 +23,7 @@ from seatrial.report.chapter import (
     repeats_text,
 )
 from seatrial.report.estimates import times
-from seatrial.report.meaning_sizes import Alike, curves_of, fastest_groups, place, span
+from seatrial.report.meaning.sizes import Alike, curves_of, fastest_groups, place, span
 from seatrial.report.text import amount
 from seatrial.results.wording import plural, some
 

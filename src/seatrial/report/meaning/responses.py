@@ -1,0 +1,278 @@
+"""The part of the chapter "What it means" on what suits which application: NIC profiles, networks,
+transports and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from seatrial.analysis.axis import SETTING, Axis
+from seatrial.analysis.communication import Share
+from seatrial.analysis.conclusion import CONFIDENCE, merged
+from seatrial.analysis.decision import Decision
+from seatrial.analysis.profile_cost import CPU, ProfileCosts
+from seatrial.analysis.response import Response
+from seatrial.analysis.trials import Analysis
+from seatrial.report.chapter import (
+    Cell,
+    Grid,
+    Section,
+    Sentence,
+    joined,
+    largest,
+    made_from,
+    percent,
+    ratio_cell,
+    repeats_text,
+    slower,
+)
+from seatrial.report.estimates import (
+    bounded,
+    small_difference,
+    times,
+)
+from seatrial.report.meaning import short, sizes
+from seatrial.report.meaning.missing import RESPONSE, missing
+from seatrial.report.text import amount
+from seatrial.results.wording import plural, some
+
+
+def section(analysis: Analysis) -> Section:
+    """Which NIC profile suits which application."""
+    costs = {one.hardware: one for one in analysis.costs}
+    answers = _answers(analysis.responses, costs, analysis.features)
+    if not answers and any(one.what in RESPONSE for one in analysis.missing):
+        text = (
+            "No application ran under two profiles without an error and undisturbed, so none can "
+            "be advised."
+        )
+        answers.append(Sentence(text, key="inconclusive", word="measure more"))
+    answers += missing(analysis, of_responses=True)
+    return Section(
+        "Which profile for which application",
+        [*answers, *_preferences(analysis.responses, analysis.shares)],
+        [matrix] if (matrix := _matrix(analysis.responses)) else [],
+        "responses",
+    )
+
+
+def of_axis(analysis: Analysis, axis: Axis) -> list[Section]:
+    """What networks, transports or settings do to applications and to messages."""
+    responses = analysis.responses_to(axis)
+    what = "profile, transport and network together" if axis == SETTING else axis.name
+    applications = Section(
+        f"Which {what} for which application",
+        _answers(responses, {}, {}),
+        [matrix] if (matrix := _matrix(responses)) else [],
+        f"responses to {axis.name}s",
+    )
+    return [applications, sizes.section(axis, analysis.comparisons_of(axis))]
+
+
+def _answers(
+    responses: Sequence[Response],
+    costs: Mapping[str, ProfileCosts],
+    features: Mapping[str, str],
+) -> list[Sentence]:
+    open_ = [one for one in responses if _is_open(one.decision)]
+    answers = [
+        _response(one, costs.get(one.hardware), features) for one in responses if one not in open_
+    ]
+    return answers + _not_known(open_)
+
+
+def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
+    what = one.axis.name
+    name = _subject(one)
+    d = one.decision
+    each = f"at least {plural(d.repeats, d.unit)} of each {what}"
+    basis = f"{made_from(one.inputs)}; {each}"
+    top = d.leaders[0]
+    value = amount(one.medians[top], one.unit)
+    if d.answer == "best":
+        near = min(d.ahead, key=lambda p: d.ahead[p].value)
+        how = f" (--constraint={features[top]})" if features.get(top) else ""
+        text = (
+            f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} the performance of the "
+            f"next {what}, {near}."
+        )
+        change = f"other software, nodes or network; a {what} that was not measured"
+        return Sentence(text, basis, change, "pass", "best")
+    if d.answer == "no difference":
+        equal = f"{joined(d.leaders)} do equally well" if d.worse else f"The {what} does not matter"
+        word = "no difference"
+        text = f"{equal} for {name}: {value} under {top}; {largest(d)}."
+        if small := small_difference(d):
+            word = "small difference"
+            text = f"For {name} {small}: {value} under {top}; {largest(d)}."
+        if d.uneven:
+            word = "like medians"
+            text = f"In the median {text[0].lower()}{text[1:]} But {d.uneven}."
+        text += slower(d)
+        text += _cheapest(d, costs)
+        change = f"a need for differences below {percent(d.margin)}, which do not count here"
+        return Sentence(text, basis, change, "unjudged", word)
+    if d.worse:
+        text = f"Of {joined(d.leaders)} it is not known which suits {name} best: {d.reason}."
+        text += slower(d)
+    else:
+        text = f"It is not known which {what} suits {name}: {d.reason}."
+    chance = "" if d.takes and not d.needs else ", which may be chance"
+    text += f" {top} has the best median, {value}{chance}"
+    open_ = [
+        f"{times(d.ahead[p])} the performance of {p}" for p in d.leaders[1:] if bounded(d.ahead[p])
+    ]
+    text += f": {some(open_)}." if open_ else "."
+    return Sentence(text, basis, _change(d, what), "inconclusive", "measure more")
+
+
+def _is_open(d: Decision) -> bool:
+    """Whether nothing certain is known of any option."""
+    return d.answer == "measure more" and not d.worse and not any(map(bounded, d.ahead.values()))
+
+
+def _not_known(responses: Sequence[Response]) -> list[Sentence]:
+    """Applications of which nothing is certain: one sentence for each reason."""
+    groups: dict[tuple[str, str], list[Response]] = {}
+    for one in responses:
+        change = _change(one.decision, one.axis.name)
+        groups.setdefault((one.decision.reason, change), []).append(one)
+    sentences = []
+    for (reason, change), own in groups.items():
+        listed = [
+            f"{one.application} ({one.decision.leaders[0]}: "
+            f"{amount(one.medians[one.decision.leaders[0]], one.unit)})"
+            for one in own
+        ]
+        what = own[0].axis.name
+        routes = joined(list(dict.fromkeys(one.route for one in own if one.route)))
+        nodes = joined([str(n) for n in dict.fromkeys(one.nodes for one in own)])
+        held = joined(list(dict.fromkeys(one.profile for one in own if one.profile)))
+        over = f"over {routes}" if routes else ""
+        where = ", ".join(filter(None, [over, f"{nodes} nodes", held]))
+        text = (
+            f"It is not known which {what} suits these applications ({where}): {reason}. The best "
+            f"medians, which may be chance: {some(listed, '; ')}."
+        )
+        if len(own) == 1:
+            [one] = own
+            top = one.decision.leaders[0]
+            text = (
+                f"It is not known which {what} suits {one.application} ({where}): {reason}. {top} "
+                f"has the best median, {amount(one.medians[top], one.unit)}, which may be chance."
+            )
+        inputs = merged(one.inputs for one in own)
+        least = min((one.decision for one in own), key=lambda d: d.repeats)
+        basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each {what}"
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
+    return sentences
+
+
+def _change(d: Decision, what: str) -> str:
+    more = repeats_text(d.needs, d.unit, what) if d.needs else ""
+    return "; ".join(filter(None, [more, d.takes]))
+
+
+def _subject(one: Response) -> str:
+    """The application, and what the compared runs share."""
+    over = f"over {one.route}" if one.route else ""
+    held = ", ".join(filter(None, [over, f"{one.nodes} nodes", one.profile]))
+    return f"{one.application} ({held})"
+
+
+def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
+    """Of profiles that are as good: the one that takes least processor time, if that is certain."""
+    best = short.cheapest(d, costs)
+    if not costs or not best:
+        return ""
+    ratio = costs.costs[best][CPU].ratio
+    assert ratio is not None
+    return (
+        f" Choose by cost: a TCP stream under {best} takes {times(ratio)} the processor time of "
+        f"one under {costs.base}."
+    )
+
+
+def _preferences(responses: Sequence[Response], shares: Sequence[Share]) -> list[Sentence]:
+    """Whether applications prefer different profiles, of those with the same hardware and route."""
+    groups: dict[tuple[str, str], list[Response]] = {}
+    for one in responses:
+        if one.decision.answer != "measure more":
+            groups.setdefault((one.hardware, one.route), []).append(one)
+    sentences = []
+    for (hardware, route), own in groups.items():
+        if len(own) < 2:
+            continue
+        common = set.intersection(*(set(one.decision.leaders) for one in own))
+        listed = "; ".join(f"{one.application}: {_suits(one.decision)}" for one in own)
+        if common:
+            text = (
+                f"These {len(own)} applications over {route} on {hardware} do not prefer "
+                f"differently: {' or '.join(sorted(common))} suits all. ({listed}.)"
+            )
+        else:
+            text = f"No profile suits all applications over {route} on {hardware}. {listed}."
+        basis = (
+            "the answers above: each is wrong in at most 5 % of such trials, at least one of the "
+        )
+        basis += f"{len(own)} in at most {percent(min(1.0, len(own) * (1 - CONFIDENCE)))}"
+        sentences.append(Sentence(text, basis, "another application", "pass", "together"))
+        sentences += _most_and_least(own, shares)
+    return sentences
+
+
+def _most_and_least(responses: Sequence[Response], shares: Sequence[Share]) -> list[Sentence]:
+    """Whether the application that communicates most prefers another profile than the one that
+    communicates least; none where fewer than two have a share that counts."""
+    of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in shares}
+    known = [
+        (share.counted.value, one)
+        for one in responses
+        if (share := of_base.get((one.application, one.route, one.base, one.nodes, one.hardware)))
+        and share.counted
+    ]
+    if len({share for share, _ in known}) < 2:
+        return []
+    (high, most), (low, least) = (f(known, key=lambda pair: pair[0]) for f in (max, min))
+    text = (
+        f"{most.application} communicates most ({percent(high)} of its time is in MPI under "
+        f"{most.base}), {least.application} least ({percent(low)}). "
+    )
+    both = [p for p in most.decision.leaders if p in least.decision.leaders]
+    text += (
+        f"They do not prefer differently: {' or '.join(both)} suits both."
+        if both
+        else "They prefer differently."
+    )
+    for one in (most, least):
+        suits = _suits(one.decision)
+        apart = f" ({largest(one.decision)})" if suits == "any" else ""
+        text += f" {one.application}: {suits}{apart}."
+    basis = "the answers above, and the shares of the next section, of what each program times"
+    change = "another application, or a larger problem of one"
+    return [Sentence(text, basis, change, "pass", "together")]
+
+
+def _suits(d: Decision) -> str:
+    return " or ".join(d.leaders) if d.worse or d.refused or d.behind else "any"
+
+
+def _matrix(responses: Sequence[Response]) -> Grid | None:
+    """Applications by the options of an axis: performance over that of the base."""
+    if not responses:
+        return None
+    what = responses[0].axis.name
+    profiles = list(dict.fromkeys(p for one in responses for p in one.medians))
+    rows = []
+    for one in responses:
+        held = ", ".join(filter(None, [one.application, one.route, one.profile]))
+        row = [Cell(f"{held}, {one.nodes} nodes")]
+        for profile in profiles:
+            if profile == one.base:
+                row.append(Cell(f"base: {amount(one.medians[profile], one.unit)}"))
+            elif profile in one.ratios:
+                row.append(ratio_cell(one.ratios[profile]))
+            else:
+                row.append(Cell("not measured", "quiet"))
+        rows.append(row)
+    title = f"Response: performance by {what} over that of the base, with its 95 % interval"
+    return Grid(title, ["application", *profiles], rows)

@@ -1,0 +1,160 @@
+"""The part of the chapter "What it means" on how much the applications communicate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seatrial.analysis.communication import Relation, Share
+from seatrial.analysis.conclusion import CONFIDENCE
+from seatrial.analysis.decision import SMALLEST
+from seatrial.analysis.response import BASE
+from seatrial.report.chapter import (
+    Cell,
+    Grid,
+    Section,
+    Sentence,
+    joined,
+    made_from,
+    percent,
+)
+from seatrial.report.estimates import (
+    bounded,
+    percent_with_interval,
+    times,
+)
+from seatrial.results.wording import number, plural, some
+
+
+def section(relations: Sequence[Relation], shares: Sequence[Share]) -> Section:
+    """Each relation of shares to responses, and each application's share."""
+    return Section(
+        "How much the applications communicate",
+        [*map(_relation, relations), *_shares(shares)],
+        [grid] if (grid := _share_grid(shares)) else [],
+        "shares",
+    )
+
+
+def _shares(shares: Sequence[Share]) -> list[Sentence]:
+    """Of each application under the base, or the first profile, on the most nodes."""
+    first: dict[tuple[str, str, str], dict[int, Share]] = {}
+    for one in shares:
+        own = first.setdefault((one.application, one.route, one.hardware), {})
+        if one.nodes not in own or one.profile == BASE:
+            own[one.nodes] = one
+    most = [own.pop(max(own)) for own in first.values()]
+    pairs = sorted(zip(most, first.values(), strict=True), key=lambda pair: -pair[0].share.value)
+    return [_share(one, [own[n] for n in sorted(own, reverse=True)]) for one, own in pairs]
+
+
+def _share(one: Share, on_fewer: Sequence[Share]) -> Sentence:
+    """``on_fewer``: the same application on fewer nodes."""
+    text = (
+        f"{one.application} (over {one.route}, {one.nodes} nodes, {one.profile}) is in MPI for "
+        f"{percent_with_interval(one.share)} of its run time"
+    )
+    top = [f"{call} {percent(part)}" for call, part in one.by_call.items() if part >= 0.1][:3]
+    text += f", most of it in {joined(top)}." if top else "."
+    text += f" A rank makes {number(one.calls_per_s, 3)} calls per second"
+    if one.message_B is not None:
+        text += f"; those that move data move {_volume(one.message_B)} on average"
+    text += "."
+    if on_fewer:
+        listed = [f"{percent(s.share.value)} on {s.nodes}" for s in on_fewer]
+        text += f" On fewer nodes: {', '.join(listed)}."
+    key = word = ""
+    if one.flagged and one.slowdown:
+        slower = (
+            "so the share is of a slower run" if one.slowdown.low > 1 else "which may be chance"
+        )
+        text += f" With the library the run took {times(one.slowdown)} as long, {slower}."
+        key, word = "inconclusive", "doubtful"
+    elif one.slowdown is None:
+        text += " Whether the library slows the run is not known."
+    if one.of_timed and one.timed is not None:
+        text += (
+            f" The program's own figure times {percent(one.timed)} of this run; of that part "
+            f"{percent_with_interval(one.of_timed)} is in MPI."
+        )
+    elif one.of_setup and one.timed is not None:
+        low, high = one.bounds
+        text += (
+            " Most of this run is set-up and checks: the program's own figure times "
+            f"{percent(one.timed)} of it, of which {number(100 * low, 2)} to {percent(high)} can "
+            "be in MPI. So the share counts for no relation to the responses."
+        )
+        key, word = "inconclusive", "mostly set-up"
+    how = f"median over {one.unit}s; time in MPI over run time, summed over the ranks, waiting "
+    how += "included"
+    change = "another class or number of nodes; waiting for a processor counts as communication"
+    return Sentence(text, f"{made_from(one.inputs)}; {how}", change, key, word)
+
+
+def _volume(count: float) -> str:
+    """Bytes on average, which are no exact number: ``100 B``, ``1.5 MB``."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{number(count / unit, 3)} {name}"
+    return f"{number(count, 3)} B"
+
+
+def _relation(one: Relation) -> Sentence:
+    name = f"{one.profile} against {one.base}, over {one.route} on {one.hardware}"
+    count = len(one.points)
+    basis = f"{made_from(one.inputs)}; " + "; ".join(
+        f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
+        for app, share, ratio in one.points
+    )
+    basis += f"; responses below {percent(SMALLEST)} are equal"
+    change = "more applications, each measured several times"
+    if one.left_out:
+        listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
+        basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
+        change += "; runs in which mpi_time finds what the program times, or larger problems"
+    if one.correlation is None:
+        text = f"{name}: all {count} applications communicate, or respond, alike."
+        return Sentence(text, basis, change)
+    r = number(one.correlation, 2)
+    of = f"{count} applications"
+    if one.programs < count:
+        of = f"{plural(one.programs, 'program')} in {of}; the classes of one count once"
+    if one.p is None:
+        text = (
+            f"{name}: share of communication and response have the rank correlation {r} over "
+            f"{of}. Fewer than five programs can show no relation."
+        )
+        return Sentence(text, basis, change, "inconclusive", "measure more")
+    sure = f"rank correlation {r} over {of}, p = {number(one.p, 2)}"
+    if one.p > 1 - CONFIDENCE:
+        text = f"{name}: no relation of the share of communication to the response shows ({sure})."
+        return Sentence(text, basis, change, "unjudged", "no relation")
+    more = "more" if one.correlation > 0 else "less"
+    text = f"{name}: the more an application communicates, the {more} it gains ({sure})."
+    return Sentence(text, basis, change, "pass", "relation")
+
+
+def _share_grid(shares: Sequence[Share]) -> Grid | None:
+    """Applications by profiles, of those with several; None if there is none."""
+    profiles = list(dict.fromkeys(one.profile for one in shares))
+    rows: dict[str, dict[str, Share]] = {}
+    for one in shares:
+        rows.setdefault(f"{one.application}, {one.route}, {one.nodes} nodes", {})[one.profile] = one
+    rows = {name: own for name, own in rows.items() if len(own) > 1}
+    if not rows:
+        return None
+    made = [
+        [
+            Cell(name),
+            *(_share_cell(own[p]) if p in own else Cell("not measured", "quiet") for p in profiles),
+        ]
+        for name, own in rows.items()
+    ]
+    return Grid("Share of the run time in MPI", ["application", *profiles], made)
+
+
+def _share_cell(one: Share) -> Cell:
+    notes = ["slowed by the library"] if one.flagged else []
+    if bounded(one.share):
+        return Cell(percent_with_interval(one.share), note="; ".join(notes))
+    notes.insert(0, "no interval")
+    return Cell(f"{number(100 * one.share.value, 3)} %", note="; ".join(notes))
