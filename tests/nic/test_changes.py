@@ -291,17 +291,21 @@ def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -
     assert nic.exact() == exact
 
 
-class TwoPorts(Recording):
-    """Two interfaces of a card that share its settings. ethtool refuses values that are there."""
-
-    def read(self, interface: str) -> dict[str, Any]:
-        return super().read(self.name)
+class Several(Recording):
+    """Several interfaces, each known by its name."""
 
     def identity(self, interface: str) -> dict[str, Any]:
         return {"name": interface}
 
     def find(self, identity: dict[str, Any]) -> str | None:
         return str(identity["name"])
+
+
+class TwoPorts(Several):
+    """Two interfaces of a card that share its settings. ethtool refuses values that are there."""
+
+    def read(self, interface: str) -> dict[str, Any]:
+        return super().read(self.name)
 
     def perform(self, action: Action) -> None:
         words = (action.argv or [])[3:]
@@ -434,21 +438,15 @@ def test_hidden_values_come_back_if_the_switch_is_on_again() -> None:
     assert nic.exact() == exact
 
 
-class Vlan(FakeNic):
+class Vlan(Several):
     """``data`` is a VLAN of ``eth1``, whose MTU it cannot exceed."""
 
     def __init__(self, mtu: int) -> None:
-        super().__init__(Fuse())
+        super().__init__()
         self.mtus = {"data": mtu, "eth1": mtu}
 
     def exists(self, interface: str) -> bool:
         return interface in self.mtus
-
-    def identity(self, interface: str) -> dict[str, Any]:
-        return {"name": interface}
-
-    def find(self, identity: dict[str, Any]) -> str | None:
-        return str(identity["name"])
 
     def read(self, interface: str) -> dict[str, Any]:
         return {"mtu": self.mtus[interface]}

@@ -11,7 +11,7 @@ from seatrial.results.judge import PlainPasses, judge
 from seatrial.results.locations import Locations
 from seatrial.results.record import NO_OWN_PROCESSORS, Activity, Case, Job
 from seatrial.results.verdict import conclude
-from seatrial.results.wording import number
+from seatrial.results.wording import number, volume
 from trial_maker import (
     CONTRACT,
     IMB,
@@ -1133,3 +1133,11 @@ def test_each_rate_or_time_that_a_benchmark_declares_is_held_above_zero():
         settings = {"networks": ["a", "b"]} if several else {}
         units = {one.unit for one in kind(kind.Settings(**settings)).metrics().values()}
         assert units <= known, name
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (1.2346e6, "1.23 MB"), (2e9, "2 GB")],
+)
+def test_a_volume_has_three_digits(count, text):
+    assert volume(count) == text

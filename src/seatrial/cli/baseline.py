@@ -16,6 +16,7 @@ from seatrial.cli.screen import out, say
 from seatrial.cli.selection import SiteOption
 from seatrial.cli.trial_folders import (
     check_outside,
+    doubts,
     newest,
     unchanged,
     verdict_code,
@@ -97,17 +98,17 @@ def accepted_baseline(file: Path, trials: Path, change: str, by: str, reason: st
     """The baseline with the new level of a change, and a line for each doubt about it."""
     from seatrial.history.accept import joined, new_level  # numpy: only this needs it
     from seatrial.history.renamed import with_todays_names
-    from seatrial.report.changes import circumstances, courses, doubts, headline, when
+    from seatrial.report import changes
 
     site = file.parent.name
     own = load_requirements(file) if file.exists() else Requirements()
     with index.opened(trials, say) as known:
         level = new_level(known, change, site, own)
-    say(f"accepting {headline(level.finding)}")
-    say(f"since {when(level.finding)}; {circumstances(level.finding)}")
+    say(f"accepting {changes.headline(level.finding)}")
+    say(f"since {changes.when(level.finding)}; {changes.circumstances(level.finding)}")
     if level.ended:
         say(f"not accepted, because a later change followed: {some(level.ended)}")
-    for doubt in doubts(level):
+    for doubt in changes.doubts(level):
         say(f"warning: {doubt}")
     accepted = Accepted(
         change=level.finding.id, by=by, when=datetime.now(UTC).date(), reason=reason.strip(),
@@ -117,8 +118,9 @@ def accepted_baseline(file: Path, trials: Path, change: str, by: str, reason: st
     before = own.acceptance(level.finding.id)
     again = bool(before and joined(level.finding, before))
     return make_baseline(
-        results, file, only=level.figures, courses=courses(level), accepted=accepted, again=again
-    )
+        results, file, only=level.figures, courses=changes.courses(level), accepted=accepted,
+        again=again,
+    )  # fmt: skip
 
 
 def unseen_acceptance(site: str, existing: Path, written: Path) -> str:
@@ -153,7 +155,7 @@ def check_sources(results: list[Results], site: str) -> None:
     names: dict[str, list[str]] = {}
     for one in results:
         reasons = ["its verdict is reject"] if verdict_code(one) == EXIT_REJECTED else []
-        reasons += [*one.trial.planted, *filter(None, [later.without_manifest(one)])]
+        reasons += doubts(one)
         if reasons:
             names.setdefault("; ".join(reasons), []).append(one.trial.trial)
     for why, own in names.items():

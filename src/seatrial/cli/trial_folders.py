@@ -133,12 +133,17 @@ def pooled(trials: Sequence[Path] | None) -> list[Results]:
     results = [_so_far(folder) or unchanged(folder) for folder in trials or [newest(None)]]
     check_origin(results)
     for one in results:
-        for reason in [*one.trial.planted, *filter(None, [later.without_manifest(one)])]:
+        for reason in doubts(one):
             say(f"warning: {one.trial.trial}: {reason}")
         if lacking := one.trial.lacking_in_record:
             say(f"note: {one.trial.trial}: {lacking}")
     warn_of_settings(results)
     return results
+
+
+def doubts(results: Results) -> list[str]:
+    """Why the figures of a trial may not be those of a healthy cluster, or not as it wrote them."""
+    return [*results.trial.planted, *filter(None, [later.without_manifest(results)])]
 
 
 def _so_far(named: Path) -> Results | None:
@@ -156,5 +161,6 @@ def _so_far(named: Path) -> Results | None:
 
 
 def warn_of_settings(results: Sequence[Results]) -> None:
+    """Print a warning if trials of different settings are pooled."""
     if differing := different_settings(results):
         say(f"warning: trials of different settings are pooled: {some(differing, '; ')}")

@@ -58,6 +58,14 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
+def volume(count: float) -> str:
+    """Bytes with three digits: ``100 B``, ``1.5 MB``."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{number(count / unit, 3)} {name}"
+    return f"{number(count, 3)} B"
+
+
 def requirement(rule: Rule) -> str:
     """Such as ``contract (requirements.yaml:12)``."""
     return f"{rule.kind} ({rule.id})"

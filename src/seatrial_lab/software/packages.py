@@ -40,6 +40,7 @@ COMMON = (
     "perftest",  # RDMA in the virtual lab
     "kmod",  # loads the drivers of a virtual lab
     "zstd",  # the guest's kernel of Debian 13 is compressed by it
+    "patch",  # of the source of QEMU, for the virtual lab
     # compilers and build tools
     "gcc",
     "g++",

@@ -25,7 +25,7 @@ from seatrial.job.tune.request import mpi_family
 from seatrial.nic.profile import DataPath
 from seatrial.report.text import clean
 from seatrial.results.record import Counters
-from seatrial.results.wording import number, plural
+from seatrial.results.wording import plural, volume
 from seatrial.trial.allocation import GONE
 
 #: bytes of one node in a run below which its network shows nothing: the start of the ranks and
@@ -161,7 +161,7 @@ def crossing(counted: list[Counters], network: str, data_path: DataPath) -> tupl
         else:
             worst = False
             reasons.append(
-                f"{node}: network {network} carried {_bytes(here)}, {most} {_bytes(other[most])}"
+                f"{node}: network {network} carried {volume(here)}, {most} {volume(other[most])}"
             )
     return worst, "; ".join(reasons[:2])
 
@@ -169,13 +169,6 @@ def crossing(counted: list[Counters], network: str, data_path: DataPath) -> tupl
 def _volume(one: Counters, data_path: DataPath) -> int:
     """Bytes in both directions: of the RDMA port for verbs, else by the kernel."""
     return counters.rdma_volume(one) if data_path == "verbs" else counters.kernel_volume([one])
-
-
-def _bytes(count: float) -> str:
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{number(count / unit, 3)} {name}"
-    return f"{count:.0f} B"
 
 
 # -- the output

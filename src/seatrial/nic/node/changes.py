@@ -15,9 +15,21 @@ def turn_off(interface: str, switches: List[str]) -> List[Action]:
 
 
 def to_apply(interface: str, target: State, state: State) -> List[Action]:
-    """Actions that bring an interface from ``state`` to the values in ``target``."""
-    changed = {one.setting: one.wanted for one in differences(target, state)}
-    return _ordered(interface, _of_these_queues(changed), target, state)
+    """Actions that bring an interface from ``state`` to the values in ``target``, as far as one
+    round can: ``left_to_apply`` has the others."""
+    return _ordered(interface, _of_these_queues(_wanted(target, state)), target, state)
+
+
+def left_to_apply(interface: str, target: State, state: State) -> List[Action]:
+    """What ``to_apply`` leaves to the next round."""
+    changed = _wanted(target, state)
+    now = _of_these_queues(changed)
+    later = {key: value for key, value in changed.items() if key not in now}
+    return _ordered(interface, later, target, state)
+
+
+def _wanted(target: State, state: State) -> State:
+    return {one.setting: one.wanted for one in differences(target, state)}
 
 
 def to_restore(interface: str, before: State, now: State) -> List[Action]:
@@ -45,9 +57,7 @@ def _of_these_queues(changed: State) -> State:
 
 def of_node(target: State, state: State) -> List[Action]:
     """Actions for node-wide settings, in either direction."""
-    changed = {
-        one.setting: one.wanted for one in differences(target, state) if one.wanted is not None
-    }
+    changed = {key: value for key, value in _wanted(target, state).items() if value is not None}
     return _ordered("", changed, target, state)
 
 

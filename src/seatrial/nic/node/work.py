@@ -226,13 +226,9 @@ class Work:
                 # What they hide is not known without touching them: as if it were different.
                 state.update(dict.fromkeys(values.hidden_values(state, switches)))
                 state.update(dict.fromkeys(switches, "off"))
-            target = values.spread(wanted, state, self.nic.cpus())
+            target = self._target(wanted, state)
             actions += changes.to_apply(interface, target, state)
-            # The interrupt lines are set when the queues are there.
-            queues = {key: value for key, value in target.items() if key.startswith("channels.")}
-            if values.differences(queues, state):
-                lines = {k: v for k, v in target.items() if settings.of(k).comes_and_goes}
-                actions += changes.to_apply(interface, lines, state)
+            actions += changes.left_to_apply(interface, target, state)
         node = journal["node"]
         return actions + changes.of_node(node["wanted"], node["before"])
 

@@ -16,10 +16,7 @@ from seatrial.report.chapter import (
     made_from,
     percent,
 )
-from seatrial.report.estimates import (
-    amount_with_interval,
-    with_interval,
-)
+from seatrial.report.estimates import amount_with_interval, with_interval
 from seatrial.report.text import amount
 from seatrial.results.wording import plural
 

@@ -17,11 +17,18 @@ from seatrial.report.chapter import (
     ratio_cell,
     repeats_text,
 )
-from seatrial.report.estimates import (
-    times,
-)
+from seatrial.report.estimates import times
 from seatrial.report.text import amount
 from seatrial.results.wording import MAX_NAMED
+
+#: metric -> its words
+_WORDS = {
+    "latency_us": "latency",
+    "n_half_B": "message size of half the bandwidth",
+    "bandwidth_MB_s": "bandwidth of a TCP stream",
+    CPU: "processor time of both ends per MB",
+    "interrupts_per_s": "interrupts per second",
+}
 
 
 def section(costs: Sequence[ProfileCosts]) -> Section:
@@ -32,15 +39,6 @@ def section(costs: Sequence[ProfileCosts]) -> Section:
         [_cost_grid(one) for one in costs],
         "costs",
     )
-
-
-COSTS = {
-    "latency_us": "latency",
-    "n_half_B": "message size of half the bandwidth",
-    "bandwidth_MB_s": "bandwidth of a TCP stream",
-    CPU: "processor time of both ends per MB",
-    "interrupts_per_s": "interrupts per second",
-}
 
 
 def _costs(one: ProfileCosts) -> list[Sentence]:
@@ -60,10 +58,10 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
             unsure.append(profile)
             continue
         listed = "; ".join(
-            f"{COSTS[name]} {amount(row[name].value, row[name].unit)}, {times(r)}"
+            f"{_WORDS[name]} {amount(row[name].value, row[name].unit)}, {times(r)}"
             for name, r in changed.items()
         )
-        same = [COSTS[name] for name in known if name not in changed]
+        same = [_WORDS[name] for name in known if name not in changed]
         text = f"{profile} against {one.base}, on {one.hardware}: {listed or 'no certain change'}"
         text += f"; no certain change of {joined(same)}." if same and listed else "."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
@@ -97,7 +95,7 @@ def _cost_range(one: ProfileCosts, count: int, basis: str) -> Sentence:
             f"{amount(known[p][0].value, known[p][0].unit)} under {p}, {times(known[p][1])}"
             for p in (low, high)
         ]
-        parts.append(f"{COSTS[name]} from {ends[0]}, to {ends[1]}")
+        parts.append(f"{_WORDS[name]} from {ends[0]}, to {ends[1]}")
     text = f"{count} profiles against {one.base}, on {one.hardware}: {'; '.join(parts)}."
     text += " The table has each of them."
     text += f" But {one.nodes_differ}." if one.nodes_differ else ""
@@ -122,4 +120,4 @@ def _cost_grid(one: ProfileCosts) -> Grid:
                 cells.append(ratio_cell(cost.ratio, good=better[name], text=text))
         rows.append(cells)
     title = f"Median, and ratio to {one.base} with its 95 % interval, on {one.hardware}"
-    return Grid(title, ["profile", *(COSTS[name] for name in names)], rows)
+    return Grid(title, ["profile", *(_WORDS[name] for name in names)], rows)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from seatrial.analysis.groups import FEATURES, Groups
-from seatrial.report.chapter import (
-    Section,
-    Sentence,
-    joined,
-    made_from,
-)
+from seatrial.report.chapter import Section, Sentence, joined, made_from
 from seatrial.results.wording import number, plural, some
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from seatrial.analysis.trials import Analysis
-from seatrial.report.chapter import (
-    Section,
-    Sentence,
-)
+from seatrial.report.chapter import Section, Sentence
 from seatrial.results.wording import some
 
 #: kinds of conclusions that are missing

@@ -25,11 +25,7 @@ from seatrial.report.chapter import (
     repeats_text,
     slower,
 )
-from seatrial.report.estimates import (
-    bounded,
-    small_difference,
-    times,
-)
+from seatrial.report.estimates import bounded, small_difference, times
 from seatrial.report.meaning import short, sizes
 from seatrial.report.meaning.missing import RESPONSE, missing
 from seatrial.report.text import amount

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seatrial.analysis.scaling import Scaling
-from seatrial.report.chapter import (
-    Section,
-    Sentence,
-    joined,
-    made_from,
-)
-from seatrial.report.estimates import (
-    amount_with_interval,
-    percent_with_interval,
-    times,
-)
+from seatrial.report.chapter import Section, Sentence, joined, made_from
+from seatrial.report.estimates import amount_with_interval, percent_with_interval, times
 from seatrial.report.text import amount
 
 

@@ -8,21 +8,9 @@ from seatrial.analysis.communication import Relation, Share
 from seatrial.analysis.conclusion import CONFIDENCE
 from seatrial.analysis.decision import SMALLEST
 from seatrial.analysis.response import BASE
-from seatrial.report.chapter import (
-    Cell,
-    Grid,
-    Section,
-    Sentence,
-    joined,
-    made_from,
-    percent,
-)
-from seatrial.report.estimates import (
-    bounded,
-    percent_with_interval,
-    times,
-)
-from seatrial.results.wording import number, plural, some
+from seatrial.report.chapter import Cell, Grid, Section, Sentence, joined, made_from, percent
+from seatrial.report.estimates import bounded, percent_with_interval, times
+from seatrial.results.wording import number, plural, some, volume
 
 
 def section(relations: Sequence[Relation], shares: Sequence[Share]) -> Section:
@@ -57,7 +45,7 @@ def _share(one: Share, on_fewer: Sequence[Share]) -> Sentence:
     text += f", most of it in {joined(top)}." if top else "."
     text += f" A rank makes {number(one.calls_per_s, 3)} calls per second"
     if one.message_B is not None:
-        text += f"; those that move data move {_volume(one.message_B)} on average"
+        text += f"; those that move data move {volume(one.message_B)} on average"
     text += "."
     if on_fewer:
         listed = [f"{percent(s.share.value)} on {s.nodes}" for s in on_fewer]
@@ -88,14 +76,6 @@ def _share(one: Share, on_fewer: Sequence[Share]) -> Sentence:
     how += "included"
     change = "another class or number of nodes; waiting for a processor counts as communication"
     return Sentence(text, f"{made_from(one.inputs)}; {how}", change, key, word)
-
-
-def _volume(count: float) -> str:
-    """Bytes on average, which are no exact number: ``100 B``, ``1.5 MB``."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{number(count / unit, 3)} {name}"
-    return f"{number(count, 3)} B"
 
 
 def _relation(one: Relation) -> Sentence:

@@ -13,15 +13,7 @@ from seatrial.analysis.decision import Decision
 from seatrial.analysis.profile_cost import CPU, ProfileCosts
 from seatrial.analysis.response import Response
 from seatrial.analysis.trials import Analysis
-from seatrial.report.chapter import (
-    Cell,
-    Grid,
-    Section,
-    Sentence,
-    made_from,
-    percent,
-    repeats_text,
-)
+from seatrial.report.chapter import Cell, Grid, Section, Sentence, made_from, percent, repeats_text
 from seatrial.report.estimates import times
 from seatrial.report.meaning.sizes import Alike, curves_of, fastest_groups, place, span
 from seatrial.report.text import amount

@@ -32,16 +32,7 @@ from seatrial.report.chapter import (
     slower,
 )
 from seatrial.report.estimates import small_difference, times
-from seatrial.report.figures import (
-    MARKERS,
-    PALETTE,
-    Figure,
-    Table,
-    axes,
-    label,
-    log_ticks,
-    titled,
-)
+from seatrial.report.figures import MARKERS, PALETTE, Figure, Table, axes, label, log_ticks, titled
 from seatrial.report.text import message_size
 from seatrial.results.wording import MAX_NAMED, number, some
 

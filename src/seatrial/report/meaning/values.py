@@ -6,14 +6,7 @@ from collections.abc import Sequence
 
 from seatrial.analysis.conclusion import Estimate, merged, scaled
 from seatrial.analysis.value import Gain, Value
-from seatrial.report.chapter import (
-    Cell,
-    Grid,
-    Section,
-    Sentence,
-    made_from,
-    repeats_text,
-)
+from seatrial.report.chapter import Cell, Grid, Section, Sentence, made_from, repeats_text
 from seatrial.report.estimates import (
     amount_with_interval,
     bounded,
