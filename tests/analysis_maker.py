@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from seatrial.analysis.conclusion import Estimate, Measured
 from seatrial.analysis.message_times import Line, Model
-from seatrial.results.record import Case, Curve, Metric, PathProof, Results, Run, Trial
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Curve, Metric, PathProof, Run, Trial
 
 K = 1024
 SIZES = [round(10 ** (k / 6)) for k in range(6, 43)]

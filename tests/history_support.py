@@ -15,16 +15,8 @@ from seatrial.history.changes import SiteHistory
 from seatrial.history.index import Index, opened
 from seatrial.history.series import Column, KnownTrial, Series
 from seatrial.results import manifest
-from seatrial.results.record import (
-    Case,
-    Job,
-    Metric,
-    ProfileUse,
-    Run,
-    Trial,
-    Verdict,
-    write_results,
-)
+from seatrial.results.folder import write_results
+from seatrial.results.record import Case, Job, Metric, ProfileUse, Run, Trial, Verdict
 
 BEGIN = datetime(2026, 8, 1, 22, tzinfo=UTC)
 NETPIPE = Case(check="netpipe", transport="tcp", nodes=2)

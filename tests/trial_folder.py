@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.results import manifest
+from seatrial.results.folder import Results
 from seatrial.results.later import judge_again
-from seatrial.results.record import Case, Metric, Results, Run, Trial
+from seatrial.results.record import Case, Metric, Run, Trial
 from seatrial.results.requirements import load_requirements
 from seatrial.trial.run import finish
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seatrial.base import yamlfile
+from seatrial.results.folder import Results
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Job, Judgement, Metric, PathProof, Results, Run, Trial
+from seatrial.results.record import Case, Job, Judgement, Metric, PathProof, Run, Trial
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.results.verdict import conclude
 

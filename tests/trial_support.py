@@ -16,7 +16,8 @@ from ruamel.yaml import YAML
 from labs import own_name
 from seatrial.base.paths import CHECKOUT
 from seatrial.results import disturbance
-from seatrial.results.record import Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import Run
 from seatrial.stack import load_stack
 from seatrial_lab.native.engine import Lab
 

@@ -39,7 +39,8 @@ from seatrial.analysis.response import performance
 from seatrial.history.compare import LEVEL, rows_of
 from seatrial.history.series import Series
 from seatrial.results.figures import valid_runs
-from seatrial.results.record import Case, read_results
+from seatrial.results.folder import read_results
+from seatrial.results.record import Case
 
 CASE = Case(check="links", transport="tcp", nodes=2)
 NAMES = [Series("s", CASE, f"m{at}_us", "", "us", "lower") for at in range(300)]

@@ -31,7 +31,7 @@ import ways
 from ruamel.yaml import YAML
 
 from seatrial.base.paths import CHECKOUT
-from seatrial.results.record import Results, read_results
+from seatrial.results.folder import Results, read_results
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.site import spec_for_site

@@ -34,7 +34,8 @@ from seatrial.history.entry import Entry, Figure, fingerprint
 from seatrial.history.export import export
 from seatrial.history.index import INDEX_FILE, Index, opened
 from seatrial.history.store import Store
-from seatrial.results.record import Case, Job, Metric, Run, Trial, write_results
+from seatrial.results.folder import write_results
+from seatrial.results.record import Case, Job, Metric, Run, Trial
 
 GOAL_S = 1.0
 CHANGES = "changes of level of all series"

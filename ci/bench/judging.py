@@ -29,16 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base import yamlfile
+from seatrial.results.folder import read_results, write_results
 from seatrial.results.judge import judge
-from seatrial.results.record import (
-    Case,
-    Job,
-    Metric,
-    Run,
-    Trial,
-    read_results,
-    write_results,
-)
+from seatrial.results.record import Case, Job, Metric, Run, Trial
 from seatrial.results.requirements import Document, build
 from seatrial.results.verdict import conclude
 

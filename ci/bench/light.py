@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 from seatrial.site.load import load_site
 from seatrial.trial.run import run_trial
 from seatrial_lab.native.engine import Lab

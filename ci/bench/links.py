@@ -34,7 +34,7 @@ from seatrial.plan.estimate import jobs_of
 from seatrial.plan.model import MARGIN_S
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 from seatrial_lab.native import faults
 
 RULES = """

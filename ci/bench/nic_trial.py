@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ways
 
-from seatrial.results.record import read_results
+from seatrial.results.folder import read_results
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
 

@@ -54,17 +54,9 @@ from seatrial.history.index import Index, opened
 from seatrial.report import HISTORY_FILE
 from seatrial.report.changes import headline, sentences
 from seatrial.results import manifest
+from seatrial.results.folder import RESULTS_FILE, Results, read_results, write_results
 from seatrial.results.judge import judge
-from seatrial.results.record import (
-    RESULTS_FILE,
-    Case,
-    Job,
-    Metric,
-    Results,
-    Run,
-    read_results,
-    write_results,
-)
+from seatrial.results.record import Case, Job, Metric, Run
 from seatrial.results.requirements import load_requirements
 from seatrial.results.verdict import conclude
 from seatrial_lab.virtual import image

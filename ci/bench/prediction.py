@@ -35,7 +35,7 @@ from seatrial.predict import prediction as of
 from seatrial.predict import programs
 from seatrial.report import prediction as words
 from seatrial.results.figures import valid_runs
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 from seatrial.stack import stack_folder
 from seatrial_lab.common import network
 from seatrial_lab.common.paths import SWITCH, LabPaths

@@ -35,6 +35,7 @@ from seatrial.base import yamlfile
 from seatrial.report.html import write_html
 from seatrial.report.junit import write_junit
 from seatrial.report.terminal import print_summary
+from seatrial.results.folder import Results, read_results, write_results
 from seatrial.results.judge import judge
 from seatrial.results.record import (
     Activity,
@@ -46,11 +47,8 @@ from seatrial.results.record import (
     Metric,
     NicProof,
     PathProof,
-    Results,
     Run,
     Trial,
-    read_results,
-    write_results,
 )
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.results.verdict import conclude

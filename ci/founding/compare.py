@@ -22,7 +22,7 @@ from side_by_side import markdown, picture
 
 from seatrial.base.errors import SeatrialError
 from seatrial.base.paths import CHECKOUT
-from seatrial.results.record import read_results
+from seatrial.results.folder import read_results
 
 PUBLISHED = CHECKOUT / "site-configs" / "lab-virtual" / "published.yaml"
 MEASURED = PUBLISHED.with_name("measured.jsonl")

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import replacing
 from seatrial.base.yamlfile import InvalidValue
-from seatrial.results.record import Case, Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Run
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Points = tuple[tuple[Finite, Finite], ...]

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from seatrial.analysis.crossover import TOGETHER, knee, parting
 from seatrial.base import yamlfile
 from seatrial.base.yamlfile import InvalidValue
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 
 Measure = Literal["size", "direction", "no"]
 Agreement = Literal["size", "direction", "no", "not comparable", "unmeasured"]

@@ -31,7 +31,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.results.record import read_results
+from seatrial.results.folder import read_results
 
 #: The least width of a bound, by the end of the metric's name. With these, about one figure in a
 #: hundred breaks the bound of the other trials, and almost none breaks it a second time.

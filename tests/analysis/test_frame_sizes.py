@@ -18,17 +18,8 @@ from seatrial.analysis.frame_sizes import (
     optimum,
     sweeps,
 )
-from seatrial.results.record import (
-    Case,
-    Counters,
-    Job,
-    Metric,
-    PathProof,
-    ProfileUse,
-    Results,
-    Run,
-    Trial,
-)
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Counters, Job, Metric, PathProof, ProfileUse, Run, Trial
 
 SIZES = (1500, 3000, 4500, 6000, 7500, 9000)
 #: the value cluster, GFLOPS without throttling; the problem of 14.53 was tuned again

@@ -15,7 +15,8 @@ from seatrial.cli.history_page import keep_history
 from seatrial.cli.screen import out
 from seatrial.history import notify
 from seatrial.history.index import opened
-from seatrial.results.record import RESULTS_FILE, TransportUse
+from seatrial.results.folder import RESULTS_FILE
+from seatrial.results.record import TransportUse
 from seatrial.results.requirements import load_requirements
 from trial_folder import make_trial
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from plan_support import bare_stack
-from seatrial.results.record import Case, Job, Run, Trial, Verdict, write_results
+from seatrial.results.folder import write_results
+from seatrial.results.record import Case, Job, Run, Trial, Verdict
 from seatrial.site.load import load_site
 from seatrial.stack import load_stack
 from trial_support import make_site

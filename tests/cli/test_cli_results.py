@@ -23,8 +23,9 @@ from seatrial.benchmarks.netpipe import NetPIPE
 from seatrial.cli import main
 from seatrial.report import write_all
 from seatrial.results import manifest
+from seatrial.results.folder import read_results, write_results
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
-from seatrial.results.record import ProfileUse, TransportUse, read_results, write_results
+from seatrial.results.record import ProfileUse, TransportUse
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import site_file
 from seatrial.trial.run import finish

@@ -24,15 +24,8 @@ from seatrial.cli import trial as trial_commands
 from seatrial.cli.trial import Bar
 from seatrial.history.index import INDEX_FILE
 from seatrial.plan.resolve import resolve
-from seatrial.results.record import (
-    Case,
-    Metric,
-    Run,
-    Trial,
-    Verdict,
-    read_results,
-    write_results,
-)
+from seatrial.results.folder import read_results, write_results
+from seatrial.results.record import Case, Metric, Run, Trial, Verdict
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab

@@ -37,7 +37,8 @@ from seatrial.history.conditions import is_setting, of_nodes_text, value_on, val
 from seatrial.history.entry import fingerprint
 from seatrial.history.index import INDEX_FILE, opened
 from seatrial.results import manifest
-from seatrial.results.record import RESULTS_FILE, Activity, Case, ProfileUse, TransportUse
+from seatrial.results.folder import RESULTS_FILE
+from seatrial.results.record import Activity, Case, ProfileUse, TransportUse
 from trial_folder import judge, make_trial
 
 LATENCY = ("lab", f"{NETPIPE.id}: latency_us")

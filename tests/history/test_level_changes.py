@@ -351,7 +351,8 @@ def test_sites_do_not_mix(nights, tmp_path):
     from datetime import timedelta
 
     from history_support import BEGIN
-    from seatrial.results.record import Trial, write_results
+    from seatrial.results.folder import write_results
+    from seatrial.results.record import Trial
 
     for number, runs in enumerate(other):
         (tmp_path / f"far-{number}").mkdir()

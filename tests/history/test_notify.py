@@ -21,7 +21,7 @@ from seatrial.history.changes import findings, newest
 from seatrial.history.index import INDEX_FILE, opened
 from seatrial.report import HISTORY_FILE
 from seatrial.report.message import LINES, WIDTH, headline, message
-from seatrial.results.record import RESULTS_FILE
+from seatrial.results.folder import RESULTS_FILE
 from seatrial.results.requirements import Accepted
 from seatrial.site.load import load_site
 

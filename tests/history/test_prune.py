@@ -21,8 +21,8 @@ from seatrial.history import prune
 from seatrial.history.changes import findings
 from seatrial.history.index import opened
 from seatrial.results import manifest, signature
+from seatrial.results.folder import RESULTS_FILE
 from seatrial.results.pruned import PRUNED_FILE, is_evidence, read_pruned
-from seatrial.results.record import RESULTS_FILE
 from trial_folder import content, judge, make_key
 
 NOW = BEGIN + timedelta(days=100)

@@ -20,7 +20,7 @@ from statistics import fmean
 import pytest
 
 from seatrial.history.index import opened
-from seatrial.results.record import RESULTS_FILE, read_results
+from seatrial.results.folder import RESULTS_FILE, read_results
 
 DATA = Path(__file__).parent / "data"
 TRIAL = "lab-20261122-170259"

@@ -16,17 +16,8 @@ from seatrial.analysis.response import responses
 from seatrial.base.errors import InputError
 from seatrial.cli import app
 from seatrial.job.measured import Application, SiteTrials, advise
-from seatrial.results.record import (
-    Activity,
-    Case,
-    Job,
-    Metric,
-    Run,
-    Trial,
-    Verdict,
-    read_results,
-    write_results,
-)
+from seatrial.results.folder import read_results, write_results
+from seatrial.results.record import Activity, Case, Job, Metric, Run, Trial, Verdict
 
 NIGHT = datetime(2026, 8, 1, 22, tzinfo=UTC)
 JITTER = (1.0, 1.004, 0.997, 1.002, 0.998, 1.001)

@@ -11,7 +11,7 @@ from virtual_support import Silent, running
 
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 from seatrial.site.load import site_file
 from seatrial.trial.run import run_trial
 from seatrial_lab.virtual.machine import VirtualMachine

@@ -19,7 +19,8 @@ from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import PLANTED, Counters, Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import PLANTED, Counters, Run
 from seatrial.site.load import load_site
 from seatrial.trial.run import run_trial
 from seatrial_lab.virtual import faults, packages

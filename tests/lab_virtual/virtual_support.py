@@ -12,7 +12,7 @@ from pathlib import Path
 from labs import clear_dead_sessions
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 from seatrial.site.load import load_site
 from seatrial.trial.run import run_trial
 from seatrial_lab.adapter import machine_of

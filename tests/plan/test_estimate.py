@@ -10,7 +10,8 @@ from plan_support import bare_stack
 from seatrial.plan.estimate import expect, jobs_of, read_earlier
 from seatrial.plan.model import MARGIN_S
 from seatrial.plan.resolve import resolve
-from seatrial.results.record import Case, Job, Run, Trial, Verdict, write_results
+from seatrial.results.folder import write_results
+from seatrial.results.record import Case, Job, Run, Trial, Verdict
 from seatrial.site.load import load_site
 from trial_support import make_site
 

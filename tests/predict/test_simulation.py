@@ -30,7 +30,8 @@ from seatrial.predict.calibration import Network, calibrate
 from seatrial.predict.calibration import network as network_of
 from seatrial.predict.programs import build_counter, build_pingpong, check_program
 from seatrial.predict.simulation import Messages
-from seatrial.results.record import RESULTS_FILE, Curve, write_results
+from seatrial.results.folder import RESULTS_FILE, write_results
+from seatrial.results.record import Curve
 from suite_maker import make_suite
 
 needs_simgrid = pytest.mark.simgrid

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # tests/ has no packages; `synth
 import synthetic
 
 from seatrial.report import write_all
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 
 
 @pytest.fixture(scope="session")

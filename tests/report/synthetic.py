@@ -17,8 +17,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from seatrial.results.folder import RESULTS_FILE, Results, write_results
 from seatrial.results.record import (
-    RESULTS_FILE,
     Activity,
     Allocation,
     Case,
@@ -31,12 +31,10 @@ from seatrial.results.record import (
     PathProof,
     ProfileUse,
     Requirement,
-    Results,
     Run,
     TransportUse,
     Trial,
     Verdict,
-    write_results,
 )
 
 TRANSPORTS = ["openmpi-tcp", "openmpi-ucx", "mpich-ofi", "mpich-ucx", "mvapich-tcp", "intelmpi-tcp"]

@@ -24,7 +24,8 @@ from seatrial.report.figures import (
 from seatrial.report.html import render
 from seatrial.report.locations import by_location, link_maps
 from seatrial.report.summary import gather
-from seatrial.results.record import Case, Curve, Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Curve, Run
 
 
 def spec(page: str) -> dict:

@@ -17,7 +17,8 @@ from seatrial.history.index import opened
 from seatrial.report import history_page
 from seatrial.report.history_page import write_history
 from seatrial.report.html import render
-from seatrial.results.record import Case, ProfileUse, Results, read_results
+from seatrial.results.folder import Results, read_results
+from seatrial.results.record import Case, ProfileUse
 from seatrial.results.requirements import Accepted, Document, Informative, Requirements
 
 HOSTILE = '</script><img src="http://evil.example/x" onerror=alert(1)>'

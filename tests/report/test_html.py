@@ -17,8 +17,9 @@ from campaigns import rounds
 from seatrial.analysis import trials
 from seatrial.report import cases, profiles
 from seatrial.report.html import render, write_html
+from seatrial.results.folder import Results, read_results
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Clause, Results, read_results
+from seatrial.results.record import Case, Clause
 from seatrial.results.verdict import conclude
 from trial_maker import IMB, NETPIPE, PAIRS
 

@@ -23,6 +23,7 @@ from seatrial.analysis.trials import analyse
 from seatrial.report.html import render
 from seatrial.report.meaning.figures import meaning_figures
 from seatrial.report.meaning.sections import sections
+from seatrial.results.folder import Results
 from seatrial.results.record import (
     Case,
     Cost,
@@ -33,7 +34,6 @@ from seatrial.results.record import (
     Metric,
     PathProof,
     ProfileUse,
-    Results,
     Run,
 )
 

@@ -20,6 +20,7 @@ from seatrial.report.profiles import (
     settings_text,
     usual_states,
 )
+from seatrial.results.folder import Results
 from seatrial.results.record import (
     Activity,
     Allocation,
@@ -28,7 +29,6 @@ from seatrial.results.record import (
     Metric,
     NicProof,
     ProfileUse,
-    Results,
     Run,
 )
 

@@ -10,7 +10,8 @@ from campaigns import rounds
 from seatrial.base.errors import InputError
 from seatrial.results import baseline as baseline_module
 from seatrial.results.baseline import Baseline, make_baseline
-from seatrial.results.record import NO_OWN_PROCESSORS, Case, Results
+from seatrial.results.folder import Results
+from seatrial.results.record import NO_OWN_PROCESSORS, Case
 from seatrial.results.requirements import Accepted, load_requirements
 from trial_maker import (
     CONTRACT,

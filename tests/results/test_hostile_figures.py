@@ -22,22 +22,14 @@ from seatrial.analysis.trials import analyse
 from seatrial.base.errors import InputError
 from seatrial.history.entry import read_entry
 from seatrial.report import terminal, write_all
-from seatrial.results import figures, record
+from seatrial.results import figures, folder, record
 from seatrial.results import judge as judging
 from seatrial.results.baseline import make_baseline
 from seatrial.results.figures import collect
+from seatrial.results.folder import RESULTS_FILE, Results, read_results, write_results
 from seatrial.results.judge import judge
 from seatrial.results.locations import Locations
-from seatrial.results.record import (
-    RESULTS_FILE,
-    Activity,
-    Case,
-    Metric,
-    Results,
-    Run,
-    read_results,
-    write_results,
-)
+from seatrial.results.record import Activity, Case, Metric, Run
 from seatrial.results.verdict import conclude, contradiction
 from seatrial.trial.collect import _json
 from seatrial.trial.rerun import cases_to_rerun, first_nodes
@@ -262,7 +254,7 @@ def test_an_unexpected_error_is_one_of_its_case(
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "LINE_LIMIT_B", 2000)
+    monkeypatch.setattr(folder, "LINE_LIMIT_B", 2000)
     file = tmp_path / RESULTS_FILE
     write_results(file, [trial(NETPIPE)])
     with file.open("a") as stream:

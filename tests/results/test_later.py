@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from seatrial.base.errors import InputError, LabError
 from seatrial.report import write_all
 from seatrial.results import later, manifest
+from seatrial.results.folder import read_lines, read_results
 from seatrial.results.manifest import MANIFEST
-from seatrial.results.record import read_lines, read_results
 from trial_folder import COMMAND, content, judge, make_trial, requirements_text
 
 

@@ -13,7 +13,8 @@ from published import agreement, compare, load_published, measured_in
 from side_by_side import LEGEND, markdown, picture
 
 from seatrial.base.errors import InputError
-from seatrial.results.record import Case, Curve, Metric, Results, Run, Trial
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Curve, Metric, Run, Trial
 
 FILE = """\
 schema: 1

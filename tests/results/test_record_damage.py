@@ -13,8 +13,8 @@ from campaigns import rounds
 from hostile import damaged
 from seatrial.base.errors import InputError
 from seatrial.report import write_all
+from seatrial.results.folder import RESULTS_FILE, Results, read_results, write_results
 from seatrial.results.judge import judge
-from seatrial.results.record import RESULTS_FILE, Results, read_results, write_results
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
 from trial_folder import make_trial, requirements_text

@@ -13,7 +13,8 @@ import pytest
 from labs import plain, running
 from seatrial.base.errors import InputError
 from seatrial.report import module_help
-from seatrial.results.record import Case, Metric, Results, Run, Trial, write_results
+from seatrial.results.folder import Results, write_results
+from seatrial.results.record import Case, Metric, Run, Trial
 from seatrial.stack import build, describe, modules, pins
 from seatrial.stack.transports import TRANSPORTS, fill, pmi2_library
 from spack_support import REFUSED_SPECS

@@ -11,7 +11,7 @@ import pytest
 from labs import running
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.run import run_trial
 from seatrial_lab.native.engine import Lab

@@ -17,7 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from campaigns import rounds
 from hostile import damaged
 from seatrial.base.errors import LabError
-from seatrial.results.record import Case, Job, Metric, Run, read_lines, write_results
+from seatrial.results.folder import read_lines, write_results
+from seatrial.results.record import Case, Job, Metric, Run
 from seatrial.trial import collect as collecting
 from seatrial.trial.collect import collect, job_facts, parse_sacct, read_report
 from seatrial.trial.run import RESERVE_B, RESERVE_FILE, reserve

@@ -12,7 +12,7 @@ import pytest
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.errors import LabError
-from seatrial.results.record import read_results
+from seatrial.results.folder import read_results
 from seatrial_lab.common import access, processes
 from seatrial_lab.native import faults
 from trial_support import (

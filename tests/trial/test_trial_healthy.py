@@ -27,8 +27,8 @@ from seatrial.history.index import opened
 from seatrial.plan.model import read_plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
+from seatrial.results.folder import RESULTS_FILE, read_results, write_results
 from seatrial.results.manifest import MANIFEST
-from seatrial.results.record import RESULTS_FILE, read_results, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.stack import load_stack
 from seatrial.trial.run import run_trial

@@ -21,7 +21,7 @@ from seatrial.checks.configuration import settings
 from seatrial.plan.model import PLAN_FILE, write
 from seatrial.plan.resolve import resolve
 from seatrial.results import manifest
-from seatrial.results.record import RESULTS_FILE, Results, read_results
+from seatrial.results.folder import RESULTS_FILE, Results, read_results
 from seatrial.site.load import load_site
 from seatrial.trial import reframe_run, run
 from seatrial.trial.machine import ThisMachine

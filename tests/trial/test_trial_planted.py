@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import read_results
+from seatrial.results.folder import read_results
 from seatrial.trial.run import run_trial
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab

@@ -21,7 +21,7 @@ from labs import running
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.resolve import plan_trial, resolve
 from seatrial.plan.selection import Selection
-from seatrial.results.record import read_results
+from seatrial.results.folder import read_results
 from seatrial.site.load import load_site
 from seatrial.stack import load_stack
 from seatrial.trial import allocation

@@ -15,7 +15,8 @@ from seatrial.base.errors import LabError
 from seatrial.cli.trial import numbered
 from seatrial.plan.resolve import plan_trial, resolve
 from seatrial.plan.selection import Selection
-from seatrial.results.record import Case, Results, read_results
+from seatrial.results.folder import Results, read_results
+from seatrial.results.record import Case
 from seatrial.site.load import load_site
 from seatrial.trial import allocation, rounds, run
 from seatrial.trial.machine import ThisMachine

@@ -13,7 +13,8 @@ import pytest
 
 from plan_support import bare_stack
 from seatrial.plan.resolve import resolve
-from seatrial.results.record import Case, Results, Trial
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Trial
 from seatrial.site.load import load_site
 from seatrial.trial import reframe_run as runner
 from seatrial.trial import run

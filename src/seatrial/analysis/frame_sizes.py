@@ -42,7 +42,8 @@ from seatrial.analysis.profile_cost import CPU, cpu_time
 from seatrial.analysis.response import performance
 from seatrial.benchmarks.tcp_stream import TCPStream
 from seatrial.results import statistics
-from seatrial.results.record import ProfileUse, Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import ProfileUse, Run
 from seatrial.results.statistics import Better
 
 MTU = "mtu"

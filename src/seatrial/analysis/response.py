@@ -32,7 +32,8 @@ from seatrial.analysis.decision import Decision, fault, gain
 from seatrial.analysis.runs import failed
 from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import Figure, case_errors, collect, is_disturbed, valid_runs
-from seatrial.results.record import Case, Results
+from seatrial.results.folder import Results
+from seatrial.results.record import Case
 from seatrial.results.statistics import Better, median
 
 BASE = "default"

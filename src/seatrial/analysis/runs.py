@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from seatrial.analysis.answer import QUIET
 from seatrial.analysis.conclusion import Measured, Missing, absurd
 from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
-from seatrial.results.record import Case, Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Run
 from seatrial.results.wording import plural
 
 #: phases in which an error is none of the program or its profile

@@ -21,7 +21,7 @@ from seatrial.analysis import (
 from seatrial.analysis.answer import Lost
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.conclusion import Missing
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 
 
 @dataclass(frozen=True)

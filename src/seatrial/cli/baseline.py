@@ -25,7 +25,7 @@ from seatrial.cli.trial_folders import (
 from seatrial.history import index
 from seatrial.results import later
 from seatrial.results.baseline import Baseline, make_baseline
-from seatrial.results.record import RESULTS_FILE, Results
+from seatrial.results.folder import RESULTS_FILE, Results
 from seatrial.results.requirements import Accepted, Requirements, load_requirements
 from seatrial.results.wording import some
 from seatrial.site.load import configs_folder, site_file

@@ -20,7 +20,7 @@ from seatrial.cli.trial_folders import (
 )
 from seatrial.report import REPORT_FILE, terminal, write_all
 from seatrial.results import later, manifest
-from seatrial.results.record import Results, read_results
+from seatrial.results.folder import Results, read_results
 from seatrial.results.verdict import contradiction
 
 

@@ -27,8 +27,8 @@ from seatrial.cli.screen import say
 from seatrial.history.conditions import different_settings
 from seatrial.results import later, manifest
 from seatrial.results.baseline import check_origin
+from seatrial.results.folder import RESULTS_FILE, Results, read_results, trial_of
 from seatrial.results.manifest import LOCK_FILE
-from seatrial.results.record import RESULTS_FILE, Results, read_results, trial_of
 from seatrial.results.running import is_running, progress
 from seatrial.results.wording import some
 

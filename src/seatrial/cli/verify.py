@@ -13,9 +13,9 @@ from seatrial.base.errors import EXIT_REJECTED, InputError, LabError
 from seatrial.cli.screen import out, say
 from seatrial.cli.trial_folders import TrialArgument, held, newest
 from seatrial.results import manifest, signature
+from seatrial.results.folder import RESULTS_FILE, read_results
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.pruned import read_pruned
-from seatrial.results.record import RESULTS_FILE, read_results
 from seatrial.results.wording import plural
 
 

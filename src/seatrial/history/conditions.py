@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seatrial.history import renamed
+from seatrial.results.folder import Results
 from seatrial.results.locations import natural
-from seatrial.results.record import Case, ProfileUse, Results, Run, TransportUse, Trial
+from seatrial.results.record import Case, ProfileUse, Run, TransportUse, Trial
 from seatrial.results.wording import some
 
 #: what of a node's record may differ between nodes -> fields of the state of a NIC

@@ -24,20 +24,17 @@ from seatrial.history import renamed
 from seatrial.history.conditions import conditions_of
 from seatrial.results.figures import POSITIVE_UNITS, collect, is_valid, longest_wait, valid_runs
 from seatrial.results.figures import Figure as Collected
-from seatrial.results.later import CLOCK_TOLERANCE, check_unchanged
-from seatrial.results.manifest import MANIFEST, has_manifest
-from seatrial.results.record import (
+from seatrial.results.folder import (
     JUDGEMENT_FILE,
     JUDGEMENTS_FOLDER,
     RESULTS_FILE,
-    Case,
     Results,
-    Run,
-    Trial,
-    Verdict,
     numbered,
     read_results,
 )
+from seatrial.results.later import CLOCK_TOLERANCE, check_unchanged
+from seatrial.results.manifest import MANIFEST, has_manifest
+from seatrial.results.record import Case, Run, Trial, Verdict
 
 #: of an older record: what the index needs of each kind. The other fields are not read.
 _NEEDED = {

@@ -39,7 +39,7 @@ from seatrial.history.sqlite_file import is_full
 from seatrial.history.store import LOCK_FILE, Store
 from seatrial.history.tables import CASES, FAULT, ONE_SERIES
 from seatrial.results import manifest
-from seatrial.results.record import trial_of
+from seatrial.results.folder import trial_of
 
 INDEX_FILE = "history.sqlite"
 _SAMPLED = 5  # trials of a column with their samples

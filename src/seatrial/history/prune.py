@@ -24,9 +24,9 @@ from seatrial.history.changes import findings
 from seatrial.history.index import Index
 from seatrial.history.series import KnownTrial, newest_of_sites
 from seatrial.results import manifest
+from seatrial.results.folder import JUDGEMENTS_FOLDER
 from seatrial.results.later import REQUIREMENTS_FILE, read_file, user
 from seatrial.results.pruned import PRUNED_FILE, Pruned, is_evidence, read_pruned
-from seatrial.results.record import JUDGEMENTS_FOLDER
 from seatrial.results.wording import plural
 from seatrial.site.load import configs_folder, load_with_lines
 from seatrial.site.model import Site, TrialDefaults

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from seatrial.results.record import Case, Results
+from seatrial.results.folder import Results
+from seatrial.results.record import Case
 
 METRICS = {
     "half_bandwidth_B": "n_half_B",

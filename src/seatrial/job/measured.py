@@ -34,7 +34,7 @@ from seatrial.history.index import Index, opened
 from seatrial.report.estimates import small_difference, times
 from seatrial.report.text import amount, clean
 from seatrial.results.figures import DISTURBED_PERCENT, is_valid
-from seatrial.results.record import read_results
+from seatrial.results.folder import read_results
 from seatrial.results.statistics import Better, median
 from seatrial.results.wording import number, some
 

@@ -15,7 +15,8 @@ from statistics import median
 
 from seatrial.base.errors import InputError
 from seatrial.plan.model import Plan, job_limit_s
-from seatrial.results.record import RESULTS_FILE, Case, Run, Trial, Verdict, read_lines
+from seatrial.results.folder import RESULTS_FILE, read_lines
+from seatrial.results.record import Case, Run, Trial, Verdict
 
 MOST_TRIALS = 5  # earlier trials that are read, the newest first
 Key = tuple[str, str, str, int]

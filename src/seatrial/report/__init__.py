@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 
 REPORT_FILE = "report.html"
 JUNIT_FILE = "junit.xml"

@@ -11,7 +11,8 @@ from pathlib import Path
 from seatrial.base.files import regular_below
 from seatrial.report.text import CLAUSE_STATUSES, Status, number, quantity, sided
 from seatrial.results.contract import is_in_force, without_waiver
-from seatrial.results.record import RESULTS_FILE, Clause, Judgement, Results
+from seatrial.results.folder import RESULTS_FILE, Results
+from seatrial.results.record import Clause, Judgement
 from seatrial.results.wording import plural
 
 WIDEST = 10  # a greater margin, a fraction of the bound, is not shown in digits

@@ -38,7 +38,8 @@ from seatrial.report import (
     summary,
     text,
 )
-from seatrial.results.record import Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import Run
 
 if TYPE_CHECKING:
     from seatrial.report.chapter import Section

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from seatrial.report.text import number
 from seatrial.results.contract import severity
-from seatrial.results.record import Case, Judgement, Results
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Judgement
 from seatrial.results.wording import plural
 
 LISTED = 1500  # judgements that a page lists at most, apart from those that it must

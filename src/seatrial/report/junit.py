@@ -22,7 +22,8 @@ from seatrial.report import contract
 from seatrial.report.judgements import Rest, listing
 from seatrial.report.summary import CaseView, Headline, gather, headline, verdict_history
 from seatrial.report.text import bound, clean, comparable, number, quantity
-from seatrial.results.record import Case, Judgement, Results
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Judgement
 
 
 @no_collections()

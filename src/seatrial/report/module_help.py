@@ -12,7 +12,8 @@ from pathlib import Path
 from seatrial.base.errors import InputError, Problem
 from seatrial.report.text import profile_name
 from seatrial.results.figures import Figure, collect
-from seatrial.results.record import RESULTS_FILE, Results, Trial, read_results
+from seatrial.results.folder import RESULTS_FILE, Results, read_results
+from seatrial.results.record import Trial
 
 #: the (metric, check) pairs in the help, in this order; only of cases with two nodes
 SHOWN = (

@@ -14,8 +14,9 @@ from typing import Any
 
 from seatrial.report.figures import spread_text
 from seatrial.report.text import duration, folded, number, profile_name
+from seatrial.results.folder import Results
 from seatrial.results.locations import natural
-from seatrial.results.record import Allocation, ProfileUse, Results, Run
+from seatrial.results.record import Allocation, ProfileUse, Run
 from seatrial.results.wording import plural
 
 #: metrics of the cost of a profile: they have a table of their own and no figure per node

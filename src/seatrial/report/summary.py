@@ -22,7 +22,8 @@ from seatrial.report.text import (
     moment,
     quantity,
 )
-from seatrial.results.record import Case, Judgement, Results, Run
+from seatrial.results.folder import Results
+from seatrial.results.record import Case, Judgement, Run
 from seatrial.results.wording import plural
 
 

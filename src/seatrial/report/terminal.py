@@ -17,7 +17,7 @@ from seatrial.base.memory import no_collections
 from seatrial.report import REPORT_FILE, contract
 from seatrial.report.summary import Matrix, gather, headline, matrix, slowest, verdict_history
 from seatrial.report.text import STATUSES, check_name, duration, line
-from seatrial.results.record import Results
+from seatrial.results.folder import Results
 
 if TYPE_CHECKING:
     from seatrial.analysis.trials import Analysis

@@ -43,8 +43,9 @@ from seatrial.base.lock import locked
 from seatrial.base.say import say_nothing
 from seatrial.results import manifest, statistics
 from seatrial.results.figures import Figure, collect
+from seatrial.results.folder import Results
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Judgement, Results
+from seatrial.results.record import Case, Judgement
 from seatrial.results.requirements import (
     WIDEST,
     Accepted,

@@ -20,8 +20,7 @@ from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.files import read_below, write_whole
 from seatrial.base.say import Say
 from seatrial.results import manifest
-from seatrial.results.judge import judge
-from seatrial.results.record import (
+from seatrial.results.folder import (
     JUDGEMENT_FILE,
     JUDGEMENTS_FOLDER,
     RESULTS_FILE,
@@ -31,6 +30,7 @@ from seatrial.results.record import (
     read_results,
     write_results,
 )
+from seatrial.results.judge import judge
 from seatrial.results.requirements import load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import plural

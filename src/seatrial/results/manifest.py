@@ -33,8 +33,8 @@ from seatrial.base.files import (
 )
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.trust import Exposed, exposed
+from seatrial.results.folder import JUDGEMENTS_FOLDER, RESULTS_FILE, judgement_folder
 from seatrial.results.pruned import PRUNED_FILE, is_evidence
-from seatrial.results.record import JUDGEMENTS_FOLDER, RESULTS_FILE, judgement_folder
 
 MANIFEST = "SHA256SUMS"
 LOCK_FILE = ".lock"  # held while a trial runs or is judged; empty

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from seatrial.base.lock import holder, is_held
 from seatrial.results import manifest
+from seatrial.results.folder import Results
 from seatrial.results.manifest import LOCK_FILE
-from seatrial.results.record import Results
 
 
 def is_running(folder: Path) -> bool:

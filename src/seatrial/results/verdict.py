@@ -10,7 +10,8 @@ from seatrial.base.memory import no_collections
 from seatrial.results.contract import clauses
 from seatrial.results.figures import all_cases, case_errors
 from seatrial.results.findings import findings, selection_text, unmatched
-from seatrial.results.record import Clause, Judgement, Results, Run, Trial, Verdict
+from seatrial.results.folder import Results
+from seatrial.results.record import Clause, Judgement, Run, Trial, Verdict
 from seatrial.results.requirements import Requirements
 from seatrial.results.wording import plural
 

@@ -23,19 +23,11 @@ from seatrial.base.errors import LabError, LabGone, SeatrialError, explained
 from seatrial.base.lock import locked
 from seatrial.plan.model import PART_FILE, PLAN_FILE, Plan, PlannedProfile, write
 from seatrial.results import manifest
+from seatrial.results.folder import RESULTS_FILE, Results, write_results
 from seatrial.results.judge import judge
 from seatrial.results.later import provenance, trial_requirements
 from seatrial.results.manifest import LOCK_FILE
-from seatrial.results.record import (
-    NO_OWN_PROCESSORS,
-    RESULTS_FILE,
-    Line,
-    ProfileUse,
-    Results,
-    TransportUse,
-    Trial,
-    write_results,
-)
+from seatrial.results.record import NO_OWN_PROCESSORS, Line, ProfileUse, TransportUse, Trial
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import plural, some
