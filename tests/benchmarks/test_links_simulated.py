@@ -21,7 +21,7 @@ from test_links_record import PROGRAMS, SETTINGS, pair
 from seatrial.base.paths import CHECKOUT
 from seatrial.benchmarks import links
 from seatrial.benchmarks.benchmark import Job
-from seatrial.plan.requirements import suspect_factor
+from seatrial.plan.requirement_problems import suspect_factor
 from seatrial.results import two_way
 from seatrial.results.judge import judge
 from seatrial.results.record import Case, Run, Trial, Verdict

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.plan.requirements import Places
+from seatrial.plan.matrix import Places
 from seatrial.results.requirements import fits
 
 NODES = st.lists(st.from_regex(r"\A[ab1]{1,2}(-[a1]{1,2})?\Z"), max_size=5, unique=True).map(sorted)

@@ -15,8 +15,9 @@ from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.suggest import suggest
 from seatrial.base.yamlfile import Lines
 from seatrial.plan.data_path import data_path_problems
+from seatrial.plan.matrix import Matrix
 from seatrial.plan.model import Plan
-from seatrial.plan.requirements import Matrix, bound_problems, judged, problems, suspect_problems
+from seatrial.plan.requirement_problems import bound_problems, judged, problems, suspect_problems
 from seatrial.plan.resolve import resolve, unmeasured
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Case

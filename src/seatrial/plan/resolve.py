@@ -26,7 +26,7 @@ from seatrial.plan.model import (
     PlannedTransport,
     read_plan,
 )
-from seatrial.plan.requirements import suspect_factor
+from seatrial.plan.requirement_problems import suspect_factor
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Case, Cost, Machine, Power, TransportUse
 from seatrial.results.requirements import load_requirements

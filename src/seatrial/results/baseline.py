@@ -2,8 +2,7 @@
 
 The reference is the median of the samples of all trials. The bound lies on the bad side only, so
 that an improvement does not fail a machine. Contracts are never changed, shadowed or duplicated.
-The file is edited as text, entry by entry, and all other bytes stay: a round trip through a YAML
-library may change the indentation or quotes of an entry that a person signed.
+``seatrial.results.requirements_text`` edits the file.
 
 A new entry can be looser than the one that it displaces, which is the older baseline or a relative
 requirement. Noisy trials make it so. The summary names each of these with both bounds.
@@ -23,18 +22,14 @@ the same form that it displaces: such a bound finds no small change.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import re
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 from typing import Literal
-
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from seatrial.base import yamlfile
 from seatrial.base.errors import InputError, Problem
@@ -54,6 +49,7 @@ from seatrial.results.requirements import (
     Threshold,
     build,
 )
+from seatrial.results.requirements_text import edit, with_accepted
 from seatrial.results.wording import distinct, number, plural
 
 SIGMAS = 3.5
@@ -65,7 +61,6 @@ ANY = "?*"
 NAMED_CASES = 3  # that a line of the summary names
 COUNTED = 10  # more looser entries than this are counted at the end of the summary
 _NEW_FILE = "schema: 1\n\nrequirements:\n"
-_PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -264,9 +259,9 @@ def make_baseline(
         looser, wide = _looser(threshold, judged), _wide(threshold, judged)
         changes.append(Change(group.case, group.metric, group.location, action, note, looser, wide))
         entries.append((older, threshold))
-    text = _edit(text, document, lines, entries)
+    text = edit(text, document, lines, entries)
     if accepted and entries:
-        text = _with_accepted(text, accepted, file)
+        text = with_accepted(text, accepted, file)
     return Baseline(file, text, changes, before)
 
 
@@ -288,9 +283,6 @@ def _read(file: Path) -> str:
         return file.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError([Problem(file, None, "", f"cannot be read: {error}")]) from None
-
-
-# --- the entries -----------------------------------------------------------------------
 
 
 def _groups(
@@ -477,146 +469,3 @@ class _Older:
                 {location, escape(location), *([ANY] if location and not self.alone else [])}
             )
         return sorted(index for one in locations for index in own.get(one, []))
-
-
-# --- the file ----------------------------------------------------------------------------
-
-
-def _edit(
-    text: str,
-    document: Document,
-    lines: yamlfile.Lines,
-    entries: list[tuple[list[int], Threshold]],
-) -> str:
-    """Replace older entries in place and append new ones; all other text stays.
-
-    ``entries``: the indices of the entries that each new one replaces, and the new one.
-    """
-    if not entries:
-        return text
-    replaced: dict[int, list[Threshold]] = {}
-    appended: list[Threshold] = []
-    for older, threshold in entries:
-        for index in older:
-            replaced.setdefault(index, [])
-        (replaced[older[0]] if older else appended).append(threshold)
-    wanted = [
-        new for index, old in enumerate(document.requirements) for new in replaced.get(index, [old])
-    ] + appended
-    edited = _splice(
-        text, lines, "requirements",
-        {index: list(map(_entry, several)) for index, several in replaced.items()},
-        list(map(_entry, appended)),
-    )  # fmt: skip
-    return _checked(edited, document.model_copy(update={"requirements": wanted}), lines)
-
-
-def _with_accepted(text: str, accepted: Accepted, file: Path) -> str:
-    """Append a record to the list ``accepted``, which is made at the end if there is none."""
-    document, lines = yamlfile.loads(text, Document, file)
-    rows = [
-        f"{key}: {_scalar(value)}"
-        for key, value in accepted.model_dump(mode="json", exclude_none=True).items()
-    ]
-    edited = _splice(text, lines, "accepted", {}, ["- " + "\n  ".join(rows)])
-    wanted = document.model_copy(update={"accepted": [*document.accepted, accepted]})
-    return _checked(edited, wanted, lines, "accepted")
-
-
-def _checked(
-    edited: str, wanted: Document, lines: yamlfile.Lines, name: str = "requirements"
-) -> str:
-    """The edited text, if it says what it must."""
-    try:
-        now, _ = yamlfile.loads(edited, Document, lines.file)
-    except InputError as error:
-        raise _uneditable(lines, f"the edited file would be faulty: {error}", name) from None
-    if now != wanted:
-        raise _uneditable(lines, "its layout is too unusual to edit safely", name)
-    return edited
-
-
-def _uneditable(lines: yamlfile.Lines, message: str, name: str = "requirements") -> InputError:
-    correction = f"write {name!r} as a list with one '- ' item per entry"
-    return InputError([lines.problem(name, message, correction)])
-
-
-def _splice(
-    text: str,
-    lines: yamlfile.Lines,
-    name: str,
-    replaced: dict[int, list[str]],
-    appended: list[str],
-) -> str:
-    """Replace items of the list ``name`` by number, and append items."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    node = _value(lines.root, name)
-    if isinstance(node, SequenceNode) and not node.value:  # "requirements: []"
-        text = text[: node.start_mark.index].rstrip(" ") + text[node.end_mark.index :]
-    rows = yamlfile.rows(text)
-    if rows and not rows[-1].endswith(("\n", "\r")):
-        rows[-1] += newline
-    if not isinstance(node, SequenceNode) or not node.value:
-        if node is None:
-            rows.append(f"{name}:{newline}")
-            at = len(rows)
-        else:
-            at = (lines.of(name) or 0) or len(rows)
-        return "".join(rows[:at] + _rows(appended, 2, newline) + rows[at:])
-    if node.flow_style:
-        raise _uneditable(lines, "the list is written in brackets", name)
-    column = node.start_mark.column
-    spans = _spans(node, rows)
-    out, done = [], 0
-    for index, (start, end) in enumerate(spans):
-        if index in replaced:
-            out += rows[done:start] + _rows(replaced[index], column, newline)
-            done = end
-    last = spans[-1][1]
-    out += rows[done:last] + _rows(appended, column, newline) + rows[last:]
-    return "".join(out)
-
-
-def _value(root: Node | None, name: str) -> Node | None:
-    pairs = root.value if isinstance(root, MappingNode) else []
-    return next((v for k, v in pairs if isinstance(k, ScalarNode) and k.value == name), None)
-
-
-def _spans(node: SequenceNode, rows: list[str]) -> list[tuple[int, int]]:
-    """The rows of each item, from first to one past the last, without the comments after it."""
-    column = node.start_mark.column
-    starts = []
-    for item in node.value:
-        row = item.start_mark.line
-        while row > node.start_mark.line and rows[row][: column + 1].strip() != "-":
-            row -= 1
-        starts.append(row)
-    spans = []
-    ends = [*starts[1:], min(node.end_mark.line or len(rows), len(rows))]
-    if node.end_mark.column and rows[ends[-1] : ends[-1] + 1]:
-        ends[-1] += not rows[ends[-1]][: node.end_mark.column].isspace()
-    for start, end in zip(starts, ends, strict=True):
-        while end > start + 1 and re.match(r"\s*(#|$)", rows[end - 1]):
-            end -= 1
-        spans.append((start, end))
-    return spans
-
-
-def _rows(items: Sequence[str], column: int, newline: str) -> list[str]:
-    return [f"{' ' * column}{row}{newline}" for item in items for row in item.split("\n")]
-
-
-def _entry(t: Threshold) -> str:
-    """An entry in the usual style of the file."""
-    select = t.select.model_dump(exclude_none=True)
-    rows = [f"- select: {{{', '.join(f'{k}: {_scalar(v)}' for k, v in select.items())}}}"]
-    fields = t.model_dump(exclude={"select"}, exclude_none=True)
-    order = ("metric", "basis", "source", "statistic", "reference", "lower", "upper", "unit")
-    rows += [f"  {key}: {_scalar(fields[key])}" for key in order if key in fields]
-    return "\n".join(rows)
-
-
-def _scalar(value: str | float) -> str:
-    if not isinstance(value, str):
-        return repr(value)
-    return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
