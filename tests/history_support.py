@@ -77,7 +77,7 @@ def made_up(
     ]
     under = {
         (trial.id, case.id): conditions(night, case)
-        for night, trial in enumerate(trials) for case in {one.case for one in figures}
+        for night, trial in enumerate(trials) for case in {figure.case for figure in figures}
     }  # fmt: skip
     return SiteHistory("lab", trials, under, columns)
 
@@ -92,8 +92,8 @@ def content(index: Index):
         for series in index.series()
     }
     trials = [
-        (one.folder.name, one.name, one.started, one.verdict, one.notes, one.figures)
-        for one in index.trials()
+        (trial.folder.name, trial.name, trial.started, trial.verdict, trial.notes, trial.figures)
+        for trial in index.trials()
     ]
     return points, trials, index.left_out()
 

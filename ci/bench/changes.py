@@ -46,12 +46,12 @@ out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty()
 
 def seatrial(x: Nights, scatter: float = 0.0, waits: Nights | None = None) -> list[int]:
     """``scatter``: of the repeats within a night. ``waits``: of each night."""
-    return [one.at for one in levels.shifts(x, levels.unknown_noise(scatter), waits)]
+    return [shift.at for shift in levels.shifts(x, levels.unknown_noise(scatter), waits)]
 
 
 def kept(x: Nights, scatter: float = 0.0) -> list[int]:
     """Without what the nights after it withdrew."""
-    return [one.at for one in levels.lasting(x, levels.unknown_noise(scatter))]
+    return [shift.at for shift in levels.lasting(x, levels.unknown_noise(scatter))]
 
 
 def averages(x: Nights) -> list[int]:
@@ -234,7 +234,7 @@ def on_real(series: list[tuple[Nights, partial[list[int]], Nights]], rounds: int
                   title="Scatter of real trials, dealt at random")  # fmt: skip
     noises = [spread(x.tolist()) or 0.0 for x, _, _ in series]
     for low, high in ((0.0, 0.01), (0.01, 0.03), (0.03, 0.1), (0.1, 10.0)):
-        chosen = [at for at, one in enumerate(noises) if low < one <= high]
+        chosen = [at for at, noise in enumerate(noises) if low < noise <= high]
         if not chosen:
             continue
         rows = []

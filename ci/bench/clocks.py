@@ -160,11 +160,11 @@ class Clocks:
             collected = threads.submit(self.run, "collect", PORT, len(senders), node=receiver)
             time.sleep(1)
             streams = [
-                threads.submit(self.run, "stream", address, PORT, number, apart_ns, node=one)
-                for one in senders
+                threads.submit(self.run, "stream", address, PORT, number, apart_ns, node=sender)
+                for sender in senders
             ]
-            for one in streams:
-                one.result()
+            for stream in streams:
+                stream.result()
             return collected.result()
 
     def interrupts(self, number: int) -> dict[str, int]:

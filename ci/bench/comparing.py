@@ -181,12 +181,12 @@ def by_rounds(folder: Path) -> dict[tuple[str, str], list[np.ndarray]]:
     runs in one of them. Reruns do not count."""
     results = read_results(folder)
     figures: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for one in valid_runs(results.runs):
-        for m in one.metrics:
-            wanted = m.metric in (performance(one.case), "latency_us", "bandwidth_MB_s")
-            if wanted and not m.location and m.value > 0 and not results.trial.is_rerun(one):
-                own = figures.setdefault((one.case.id, m.metric), {})
-                own.setdefault(one.round, []).append(math.log(m.value))
+    for valid_run in valid_runs(results.runs):
+        for m in valid_run.metrics:
+            wanted = m.metric in (performance(valid_run.case), "latency_us", "bandwidth_MB_s")
+            if wanted and not m.location and m.value > 0 and not results.trial.is_rerun(valid_run):
+                own = figures.setdefault((valid_run.case.id, m.metric), {})
+                own.setdefault(valid_run.round, []).append(math.log(m.value))
     made = {name: [np.array(values) for values in own.values()] for name, own in figures.items()}
     return {name: own for name, own in made.items() if len(own) > 1 and max(map(len, own)) > 1}
 
@@ -237,9 +237,9 @@ def common_share(effects: Sequence[Effect]) -> tuple[float, float, float]:
     interval: by the likelihood of their ratios of mean squares under normal noise."""
     shares = np.linspace(0, 0.99, 991)
     likelihood = np.zeros(len(shares))
-    for one in effects:
-        scale = 1 + one.runs * shares / (1 - shares)
-        own = stats.f.logpdf(one.f / scale, one.between_df, one.within_df) - np.log(scale)
+    for effect in effects:
+        scale = 1 + effect.runs * shares / (1 - shares)
+        own = stats.f.logpdf(effect.f / scale, effect.between_df, effect.within_df) - np.log(scale)
         likelihood += own
     inside = shares[likelihood >= likelihood.max() - stats.chi2.isf(1 - CONFIDENCE, 1) / 2]
     return float(shares[likelihood.argmax()]), float(inside[0]), float(inside[-1])
@@ -274,14 +274,14 @@ def of_trials(folders: Sequence[Path]) -> None:
         return
     effects = []
     for (case, metric), groups in known:
-        one = effect_of(groups)
-        low, high = one.interval
+        effect = effect_of(groups)
+        low, high = effect.interval
         words = ["equal", "", ""]  # all runs of a round
-        if math.isfinite(one.f):
-            effects.append(one)
-            words = [f"{one.f:.2f}", f"{one.share:.0%}", f"{low:.0%} to {high:.0%}"]
+        if math.isfinite(effect.f):
+            effects.append(effect)
+            words = [f"{effect.f:.2f}", f"{effect.share:.0%}", f"{low:.0%} to {high:.0%}"]
         table.add_row(case, metric, str(len(groups)), str(sum(map(len, groups))),
-                      f"{one.within:.2%}", *words, f"{by_chance([groups]):.2f}")  # fmt: skip
+                      f"{effect.within:.2%}", *words, f"{by_chance([groups]):.2f}")  # fmt: skip
     out.print(table)
     if effects:
         share, low, high = common_share(effects)

@@ -196,7 +196,7 @@ def three_groups(rng: Generator) -> Said:
         made = groups.groups(names, rows)
     except ValueError:
         return None
-    return [dict(one.members) for one in made.groups] != [{"0": 51}, {"1": 39}, {"2": 3}]
+    return [dict(group.members) for group in made.groups] != [{"0": 51}, {"1": 39}, {"2": 3}]
 
 
 def relation(programs: int) -> Trial:

@@ -84,9 +84,9 @@ def load(processes: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for one in own:
-            one.kill()
-            one.wait()
+        for process in own:
+            process.kill()
+            process.wait()
 
 
 class Campaign:

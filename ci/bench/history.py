@@ -62,7 +62,7 @@ def entry(number: int, figures: int, draw: random.Random) -> Entry:
     conditions = {"kernel": "6.1", "nodes": "n1", "driver of eth1": "igb"}
     return Entry(
         f"site-{number:05}", "site", BEGIN + timedelta(days=number), "accept", 1, [], own,
-        {one.case: conditions for one in own},
+        {figure.case: conditions for figure in own},
     )  # fmt: skip
 
 
@@ -142,8 +142,8 @@ def sqlite_times(folder: Path, trials: int, figures: int) -> dict[str, float]:
     with opened(folder, print) as index:
         times["all trials"] = timed(index.trials)
         times["all series, named"] = timed(index.series)
-        one = index.series()[figures // 2]
-        times["a series, with conditions"] = timed(lambda: index.points(one))
+        series = index.series()[figures // 2]
+        times["a series, with conditions"] = timed(lambda: index.points(series))
         middle = BEGIN + timedelta(days=trials // 2)
         old, new = f"..{middle:%Y-%m-%d}", f"{middle + timedelta(days=1):%Y-%m-%d}.."
         times["compare thousands of trials"] = timed(lambda: compare(index, old, new))

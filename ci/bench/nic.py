@@ -129,7 +129,7 @@ def main(
         file = nic_labs.sized_site(original, root / "site", max(NODES))
         if "node" in wanted:
             fixed, scenarios = nic_node.measure(file, instance, root, rounds, say)
-            found["node"] = [asdict(one) for one in (fixed, *scenarios)]
+            found["node"] = [asdict(scenario) for scenario in (fixed, *scenarios)]
             nic_tables.show_node(out, fixed, scenarios)
         if set(IN_LABS) & set(wanted):
             measured = in_labs(wanted, file, instance, rounds)
@@ -137,7 +137,7 @@ def main(
         if "trial" in wanted:
             say(f"a trial with profiles {', '.join(TRIED)}")
             switches = nic_trial.count(original, instance, root, TRIED, CHECKS)
-            found["trial"] = [asdict(one) for one in switches]
+            found["trial"] = [asdict(switch) for switch in switches]
             nic_tables.show_trial(out, switches)
         found["load at the end"] = host_facts()["load"]
         out.print(f"load at the end {found['load at the end']}")

@@ -102,37 +102,39 @@ class Bench:
             say(f"round {number} of {rounds}")
         return series
 
-    def _batch(self, one: Series) -> None:
-        lab = self.labs[one.way.lab]
+    def _batch(self, series: Series) -> None:
+        lab = self.labs[series.way.lab]
         slurmds = [nic_labs.slurmd_of(lab, node) for node in lab.spec.nodes]
         cpu = [children_s(slurmds)]
         with held(lab):
-            rows = submit(lab, _SBATCH, one)
+            rows = submit(lab, _SBATCH, series)
             files = {job: lab.paths.home / f"first.{job}" for job, _ in rows}
-            wait(f"jobs of {one.way.name}", lambda: all(file.exists() for file in files.values()))
+            wait(
+                f"jobs of {series.way.name}", lambda: all(file.exists() for file in files.values())
+            )
             cpu.append(children_s(slurmds))
         first = {job: float(file.read_text()) for job, file in files.items()}
         settle(lab)
         cpu.append(children_s(slurmds))
-        one.prolog_cpu.append((cpu[1] - cpu[0]) / (one.jobs * one.nodes))
-        one.epilog_cpu.append((cpu[2] - cpu[1]) / (one.jobs * one.nodes))
+        series.prolog_cpu.append((cpu[1] - cpu[0]) / (series.jobs * series.nodes))
+        series.epilog_cpu.append((cpu[2] - cpu[1]) / (series.jobs * series.nodes))
         log = timeline.read_log(ways.controller_log(lab.spec.instance))
         starts = {job: log[job].started for job in first}
         missing = [job for job, start in starts.items() if start is None]
         if missing:
             raise ValueError(f"the controller's log does not have the start of job {missing[0]}")
         begins = {job: float(start or 0) for job, start in starts.items()}
-        one.submitted += [first[job] - float(at) for job, at in rows]
-        one.allocated += [first[job] - begins[job] for job in first]
-        one.last.append(max(first.values()) - min(begins.values()))
+        series.submitted += [first[job] - float(at) for job, at in rows]
+        series.allocated += [first[job] - begins[job] for job in first]
+        series.last.append(max(first.values()) - min(begins.values()))
         for event, job, seconds in history(lab):
             if job in first:
-                (one.applied if event == "applied" else one.restored).append(seconds)
+                (series.applied if event == "applied" else series.restored).append(seconds)
 
-    def _srun(self, one: Series) -> None:
-        lab = self.labs[one.way.lab]
-        for row in submit(lab, _SRUN, one):
-            one.srun.append(float(row[2]) - float(row[1]))
+    def _srun(self, series: Series) -> None:
+        lab = self.labs[series.way.lab]
+        for row in submit(lab, _SRUN, series):
+            series.srun.append(float(row[2]) - float(row[1]))
         settle(lab)
 
 
@@ -141,13 +143,13 @@ def rotated(series: list[Series], number: int) -> list[Series]:
     return series[at:] + series[:at]
 
 
-def submit(lab: Lab, script: str, one: Series) -> list[list[str]]:
+def submit(lab: Lab, script: str, series: Series) -> list[list[str]]:
     """Words of each line that a script on the login node printed."""
-    words = ["sh", "-s", "--", str(one.jobs), str(one.nodes), one.way.options]
+    words = ["sh", "-s", "--", str(series.jobs), str(series.nodes), series.way.options]
     out = lab.run(words, stdin=script, check=True, timeout=START_S).stdout
     rows = [line.split() for line in out.splitlines()]
     if not rows or any(len(row) < 2 for row in rows):
-        raise ValueError(f"{one.way.name}: no job was submitted: {out}")
+        raise ValueError(f"{series.way.name}: no job was submitted: {out}")
     return rows
 
 

@@ -42,22 +42,22 @@ def show_node(out: Console, fixed: nic_node.Scenario, scenarios: list[nic_node.S
         "interfaces: settings", "commands", *nic_node.VERBS,
         title="One node: each verb, ms (Python's start included)",
     )  # fmt: skip
-    for one in scenarios:
-        cells = [ms(one.times[verb]) for verb in nic_node.VERBS]
-        verbs.add_row(one.name, str(one.commands), *cells)
+    for scenario in scenarios:
+        cells = [ms(scenario.times[verb]) for verb in nic_node.VERBS]
+        verbs.add_row(scenario.name, str(scenario.commands), *cells)
     out.print(verbs)
     growth = Table(
         "interfaces: settings", "apply, ratio", "restore, ratio", "apply, CPU ms",
         "restore, CPU ms", title="One node: growth, over one interface with one setting",
     )  # fmt: skip
     first = scenarios[0]
-    for one in scenarios:
+    for scenario in scenarios:
         ratios = [
-            f"{median(one.times[verb]) / median(first.times[verb]):.2f}"
+            f"{median(scenario.times[verb]) / median(first.times[verb]):.2f}"
             for verb in ("apply", "restore")
         ]
-        cpu = [ms(one.cpu[verb]) for verb in ("apply", "restore")]
-        growth.add_row(one.name, *ratios, *cpu)
+        cpu = [ms(scenario.cpu[verb]) for verb in ("apply", "restore")]
+        growth.add_row(scenario.name, *ratios, *cpu)
     out.print(growth)
 
 
@@ -135,11 +135,11 @@ def show_trial(out: Console, switches: list[Switches]) -> None:
         "profile", "checks run", "applied, by node", "restored, by node",
         title="Switches of profiles in one trial",
     )  # fmt: skip
-    for one in switches:
+    for switch in switches:
         table.add_row(
-            one.profile, str(one.runs),
+            switch.profile, str(switch.runs),
             *(", ".join(f"{node} {times}" for node, times in counts.items()) or NOTHING
-              for counts in (one.applied, one.restored)),
+              for counts in (switch.applied, switch.restored)),
         )  # fmt: skip
     out.print(table)
     counts = [times for one in switches for times in one.applied.values()]

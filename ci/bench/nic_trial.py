@@ -63,15 +63,15 @@ def count(
 def _read(results: Path, nodes: Path) -> list[Switches]:
     found: dict[str, Switches] = {}
     for run in read_results(results.parent).runs:
-        one = found.setdefault(run.case.profile, Switches(run.case.profile))
-        one.runs += 1
+        switches = found.setdefault(run.case.profile, Switches(run.case.profile))
+        switches.runs += 1
     for folder in sorted(nodes.iterdir()):
         seen: Counter[tuple[str, str]] = Counter()
         file = folder / "history.jsonl"
         for entry in map(json.loads, file.read_text().splitlines() if file.exists() else []):
             seen[entry["event"], entry.get("profile", "")] += 1
-        for name, one in found.items():
+        for name, switches in found.items():
             if name != "default":
-                one.applied[folder.name] = seen["applied", name]
-                one.restored[folder.name] = seen["restored", name]
+                switches.applied[folder.name] = seen["applied", name]
+                switches.restored[folder.name] = seen["restored", name]
     return list(found.values())

@@ -243,7 +243,7 @@ def rename_kernel() -> None:
     needs = image.dependencies(modules)
     names = (*image.BOOT_MODULES, *image.NIC_MODULES, *image.PROFILE_MODULES, *image.RDMA_MODULES)
     files = [
-        *(one.relative_to(modules) for one in modules.glob("modules.*")),
+        *(path.relative_to(modules) for path in modules.glob("modules.*")),
         *map(Path, image.load_order(needs, names)),
     ]
     shutil.rmtree(other, ignore_errors=True)
@@ -301,9 +301,9 @@ def measured(state: State, folder: Path) -> list[Results]:
 def whole(trials: list[Results]) -> list[Results]:
     """Those in which every case ran. The others give samples, and no night."""
     return [
-        one for one in trials
-        if one.verdict and len(one.runs) == len(one.trial.cases)
-        and all(run.outcome == "ran" for run in one.runs)
+        results for results in trials
+        if results.verdict and len(results.runs) == len(results.trial.cases)
+        and all(run.outcome == "ran" for run in results.runs)
     ]  # fmt: skip
 
 
@@ -375,19 +375,19 @@ class Drawing:
         for state in states():
             for results in real[state.name]:
                 for run in results.runs:
-                    for one in run.metrics if run.outcome == "ran" else ():
-                        own = self.samples.setdefault(self._figure(run, one), {})
-                        own.setdefault(state.of_case(run.case), []).append(math.log(one.value))
+                    for metric in run.metrics if run.outcome == "ran" else ():
+                        own = self.samples.setdefault(self._figure(run, metric), {})
+                        own.setdefault(state.of_case(run.case), []).append(math.log(metric.value))
 
     @staticmethod
-    def _figure(run: Run, one: Metric) -> tuple[object, ...]:
-        return run.case, one.metric, one.location
+    def _figure(run: Run, metric: Metric) -> tuple[object, ...]:
+        return run.case, metric.metric, metric.location
 
-    def _value(self, run: Run, one: Metric, state: State) -> float:
-        every = self.samples[self._figure(run, one)]
+    def _value(self, run: Run, metric: Metric, state: State) -> float:
+        every = self.samples[self._figure(run, metric)]
         degrees = sum(len(x) - 1 for x in every.values())
         if not degrees:
-            raise SystemExit(f"{run.case.id} {one.metric} was measured once under each value")
+            raise SystemExit(f"{run.case.id} {metric.metric} was measured once under each value")
         squares = sum((y - statistics.mean(x)) ** 2 for x in every.values() for y in x)
         mean = statistics.mean(every[state.of_case(run.case)])
         return math.exp(self.random.gauss(mean, math.sqrt(squares / degrees)))
@@ -439,7 +439,7 @@ class Drawing:
         manifest.append(night.folder, manifest.sums_of(night.folder, [RESULTS_FILE]))
 
     def _drawn(self, run: Run, state: State) -> Run:
-        metrics = [replace(one, value=self._value(run, one, state)) for one in run.metrics]
+        metrics = [replace(metric, value=self._value(run, metric, state)) for metric in run.metrics]
         # These were measured with other figures.
         others: dict[str, list[object]] = {"curves": [], "activity": [], "suspects": []}
         return run.model_copy(update={"metrics": metrics, **others})
@@ -493,23 +493,25 @@ def check_findings(nights: list[Night], own: list[Finding]) -> Iterator[Check]:
         if not state.planted:
             continue
         first = next(night for night in nights if night.state.name == state.name)
-        here = [one for one in left if one.first.folder == first.folder]
-        left = [one for one in left if one not in here]
-        seen = "; ".join(headline(one) for one in here) or "nothing"
+        here = [finding for finding in left if finding.first.folder == first.folder]
+        left = [finding for finding in left if finding not in here]
+        seen = "; ".join(headline(finding) for finding in here) or "nothing"
         if state.harmless:
             yield Check(f"night {first.at + 1}, {state.planted}: no finding", not here, seen)
             continue
         if state.condition:
             name, old, new = state.condition
             due = f"{name} {old} -> {new}"
-            causes = [one.conditions for one in here] == [[Condition(name, old, new)]]
+            causes = [finding.conditions for finding in here] == [[Condition(name, old, new)]]
         else:
             due = f"node {SLOW_NODE}"
-            causes = [(one.scope, one.conditions) for one in here] == [
+            causes = [(finding.scope, finding.conditions) for finding in here] == [
                 (Scope("node", SLOW_NODE), [])
             ]
         yield Check(f"night {first.at + 1}, {state.planted}: one finding with {due}", causes, seen)
-    yield Check("no other finding", not left, "; ".join(headline(one) for one in left) or "none")
+    yield Check(
+        "no other finding", not left, "; ".join(headline(finding) for finding in left) or "none"
+    )
 
 
 def check_messages(nights: list[Night], sent: dict[int, str]) -> Iterator[Check]:
@@ -565,10 +567,10 @@ def check_prometheus(index: Index, nights: list[Night], folder: Path) -> Check:
     export(index, "openmetrics", place / "all.om")
     make_blocks(place / "all.om", place / "data")
     ours = {
-        (one.case.id, one.metric, one.location): [
-            (point.trial.started.timestamp(), point.value) for point in index.points(one)
+        (series.case.id, series.metric, series.location): [
+            (point.trial.started.timestamp(), point.value) for point in index.points(series)
         ]
-        for one in index.series()
+        for series in index.series()
     }
     with running(place, place / "data") as url:
         answer = Server(url).instant(f"seatrial_figure[{len(nights) + 2}d]", datetime.now(UTC))
@@ -588,7 +590,7 @@ def check_page(index: Index, folder: Path, own: list[Finding]) -> Check:
     """The page has the sentence of each finding."""
     seatrial("history", "--trials", folder / "trials", "--page", folder / "trials" / HISTORY_FILE)
     text = html.unescape((folder / "trials" / HISTORY_FILE).read_text())
-    missing = [one.id for one in own if headline(one).partition(": ")[2] not in text]
+    missing = [finding.id for finding in own if headline(finding).partition(": ")[2] not in text]
     return Check("the page has each finding", not missing, ", ".join(missing) or "all")
 
 
@@ -602,8 +604,8 @@ def count_draws(real: dict[str, list[Results]], folder: Path, seed: int, draws: 
         for night in nights:
             drawing.write(night)
         with opened(folder / "trials", print) as index:
-            for one in check_findings(nights, findings(index)):
-                holds[one.what] = holds.get(one.what, 0) + one.holds
+            for check_finding in check_findings(nights, findings(index)):
+                holds[check_finding.what] = holds.get(check_finding.what, 0) + check_finding.holds
     table = Table("", "holds in", title=f"{draws} other draws")
     for what, count in holds.items():
         table.add_row(what, str(count))
@@ -622,8 +624,8 @@ def show(nights: list[Night], own: list[Finding], checks: list[Check]) -> None:
         for sentence in sentences(finding, 20):
             out.print(sentence, markup=False)
     table = Table("", "holds", "seen", title="What was planted and what is said")
-    for one in checks:
-        table.add_row(one.what, "yes" if one.holds else "NO", one.seen)
+    for check in checks:
+        table.add_row(check.what, "yes" if check.holds else "NO", check.seen)
     out.print(table)
 
 
@@ -662,7 +664,7 @@ def main(
             check_prometheus(index, nights, folder),
         ]  # fmt: skip
     show(nights, own, checks)
-    raise typer.Exit(0 if all(one.holds for one in checks) else 1)
+    raise typer.Exit(0 if all(check.holds for check in checks) else 1)
 
 
 if __name__ == "__main__":

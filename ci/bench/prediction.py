@@ -138,9 +138,9 @@ def predicted(
         predictions = []
         for count in nodes:
             begun = time.monotonic()
-            one = of.predict(made, compared, "is", problem_class, count, simulate_one)
+            prediction = of.predict(made, compared, "is", problem_class, count, simulate_one)
             print(f"simulated {count} nodes in {time.monotonic() - begun:.0f} s", flush=True)
-            predictions.append((one, worst))
+            predictions.append((prediction, worst))
         return predictions
 
 
@@ -190,22 +190,24 @@ def main() -> int:
     is_good = True
     print(f"NPB IS, class {given.problem_class}, wires of {given.rate}, {given.queue}:")
     print("nodes  measured s (range)          predicted s  error  stated  fast wires s  MB/s  fast")
-    for one, stated in made:
-        own, best = slow[one.nodes], min(fast[one.nodes])
+    for prediction, stated in made:
+        own, best = slow[prediction.nodes], min(fast[prediction.nodes])
         middle = median(own)
-        error = one.time_s / middle - 1
+        error = prediction.time_s / middle - 1
         is_good &= abs(error) <= max(stated or 0.0, given.most / 100)
-        rates = [keys_MB_s(given.problem_class, one.nodes, s) for s in (middle, best)]
+        rates = [keys_MB_s(given.problem_class, prediction.nodes, s) for s in (middle, best)]
         measured = f"{middle:.3f} ({min(own):.3f} to {max(own):.3f})"
         said = "unknown" if stated is None else f"{100 * stated:.0f} %"
         print(
-            f"{one.nodes:5d}  {measured:26s} {one.time_s:12.3f} {100 * error:+5.1f} % "
+            f"{prediction.nodes:5d}  {measured:26s} {prediction.time_s:12.3f} {100 * error:+5.1f} "
+            "% "
             f"{said:>7s} {best:13.3f} {rates[0]:5.1f} {rates[1]:5.1f}"
         )
         place.note(
-            nodes=one.nodes, problem_class=given.problem_class, rate=given.rate, queue=given.queue,
-            measured=own, predicted=one.time_s, error=error, stated=stated, flaws=list(one.flaws),
-            fast=fast[one.nodes], trial=str(results.folder),
+            nodes=prediction.nodes, problem_class=given.problem_class, rate=given.rate,
+            queue=given.queue, measured=own, predicted=prediction.time_s, error=error,
+            stated=stated, flaws=list(prediction.flaws), fast=fast[prediction.nodes],
+            trial=str(results.folder),
         )  # fmt: skip
     return 0 if is_good else 1
 

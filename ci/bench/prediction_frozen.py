@@ -214,7 +214,7 @@ def measure(given: argparse.Namespace) -> None:
         raise SystemExit(f"{target} exists: what was measured stays; freeze another name")
     if other := changed(kept):
         raise SystemExit(f"{file} was made with another {other}: freeze another name")
-    chosen = [(tuple(one["program"]), one["nodes"]) for one in kept["cases"]]
+    chosen = [(tuple(case["program"]), case["nodes"]) for case in kept["cases"]]
     # Every figure counts, also of a `measure` that did not come to its end.
     notes = Notes(given.folder / NOTES, sum_of(file))
     if not all(len(notes.times("slow", case)) >= given.repeats for case in chosen):
@@ -341,13 +341,13 @@ def table(given: argparse.Namespace) -> None:
         raise SystemExit(f"{file} does not exist: 'measure {given.name}' makes it")
     print("| program | nodes | predicted | measured (range) | error | with fast wires |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for one in json.loads(file.read_text())["cases"]:
-        own = one["measured_s"]
-        middle, fast = median(own), one["fast_wires_s"]
+    for case in json.loads(file.read_text())["cases"]:
+        own = case["measured_s"]
+        middle, fast = median(own), case["fast_wires_s"]
         print(
-            f"| {' '.join(one['program'])} | {one['nodes']} | {one['predicted_s']:.3g} s "
+            f"| {' '.join(case['program'])} | {case['nodes']} | {case['predicted_s']:.3g} s "
             f"| {middle:.3g} s ({min(own):.3g} to {max(own):.3g}) "
-            f"| {100 * (one['predicted_s'] / middle - 1):+.0f} % | "
+            f"| {100 * (case['predicted_s'] / middle - 1):+.0f} % | "
             + (f"{fast:.2g} s |" if fast else "|")
         )
 
@@ -356,11 +356,11 @@ def again(given: argparse.Namespace) -> None:
     _, kept, _ = frozen(given.name)
     if other := changed(kept):
         print(f"changed since: {other}")
-    chosen = [(tuple(one["program"]), one["nodes"]) for one in kept["cases"]]
+    chosen = [(tuple(case["program"]), case["nodes"]) for case in kept["cases"]]
     made = predicted(network_of(kept["network"]), chosen, given.limit)
-    for one, time_s in zip(kept["cases"], made, strict=True):
+    for case, time_s in zip(kept["cases"], made, strict=True):
         print(
-            f"{' '.join(one['program'])} on {one['nodes']} nodes: {one['predicted_s']:.4g} s "
+            f"{' '.join(case['program'])} on {case['nodes']} nodes: {case['predicted_s']:.4g} s "
             f"frozen, {time_s:.4g} s now"
         )
 

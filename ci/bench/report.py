@@ -260,7 +260,7 @@ def report_failing(sizes: list[int]) -> None:
         seconds = [b - a for a, b in itertools.pairwise(marks)]
         growth = f"{sum(seconds) / before[1] / (size / before[0]):.2f}" if before else ""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        each = [f"{one:.2f}" for one in (*seconds, sum(seconds))]
+        each = [f"{second:.2f}" for second in (*seconds, sum(seconds))]
         table.add_row(str(size), *each, str(peak), growth)
         before = size, sum(seconds)
     Console().print(table)

@@ -264,7 +264,7 @@ def main(
         if "hpl" in chosen:
             rates = hpl_rates(site, rounds, ranks, size, block, root)
             show_hpl(rates, f"HPL of N={size}, NB={block}, {ranks} ranks of one thread")
-            found["hpl"] = [asdict(one) for one in rates]
+            found["hpl"] = [asdict(rate) for rate in rates]
         out.print(f"load at the end {host_facts()['load']}")
     finally:
         if json_file:

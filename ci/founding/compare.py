@@ -47,9 +47,9 @@ def main() -> int:
     found = kept | measured_in(published, trials)
     measured = {figure: one for figure, one in found.items() if figure in needed}
     outcomes = compare(published, measured)
-    for one in outcomes:
-        word = "as held" if one.as_held else f"LESS than {one.comparison.agrees}"
-        print(f"{one.comparison.id}: {one.agrees} ({word}) {one.missing}".rstrip())
+    for outcome in outcomes:
+        word = "as held" if outcome.as_held else f"LESS than {outcome.comparison.agrees}"
+        print(f"{outcome.comparison.id}: {outcome.agrees} ({word}) {outcome.missing}".rstrip())
     if not given.check:
         write_measured(MEASURED, measured.values())
         above = PAGE.read_text().partition(MARK)[0]

@@ -88,14 +88,14 @@ class Measured(Entry):
     def curve(self) -> dict[float, float]:
         """Message size -> median over the runs, of the sizes that all runs have."""
         runs = [dict(points) for points in self.curves]
-        sizes = set.intersection(*(set(one) for one in runs)) if runs else set()
-        return {size: statistics.median(one[size] for one in runs) for size in sorted(sizes)}
+        sizes = set.intersection(*(set(run) for run in runs)) if runs else set()
+        return {size: statistics.median(run[size] for run in runs) for size in sorted(sizes)}
 
 
 def from_trials(figure: Figure, trials: Iterable[Results]) -> Measured | None:
     """A figure (no ``at_B``) of the last trial of its site that has it; None: none has."""
     for results in reversed(list(trials)):
-        runs = [one for one in results.runs if one.case == figure.case and one.outcome == "ran"]
+        runs = [run for run in results.runs if run.case == figure.case and run.outcome == "ran"]
         values = [
             metric.value for run in runs for metric in run.metrics if metric.metric == figure.metric
         ]
@@ -111,9 +111,9 @@ def from_trials(figure: Figure, trials: Iterable[Results]) -> Measured | None:
 def _curves(figure: Figure, run: Run) -> list[Points]:
     """Times in us by message size. A bandwidth in MB/s becomes the time of a message at that rate;
     it does not count where a curve of times has the same name."""
-    named = [one for one in run.curves if one.name == figure.curve]
-    times = [tuple(one.points) for one in named if one.y_unit == "us"]
-    rates = [one.points for one in named if one.y_unit == "MB/s"]
+    named = [curve for curve in run.curves if curve.name == figure.curve]
+    times = [tuple(curve.points) for curve in named if curve.y_unit == "us"]
+    rates = [curve.points for curve in named if curve.y_unit == "MB/s"]
     return times or [tuple((size, size / rate) for size, rate in points) for points in rates]
 
 
@@ -123,19 +123,19 @@ def read_measured(path: Path) -> dict[Figure, Measured]:
     lines = path.read_text().splitlines() if path.exists() else []
     for number, line in enumerate(lines, 1):
         try:
-            one = Measured.model_validate_json(line)
+            figure = Measured.model_validate_json(line)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(map(str, first["loc"]))
             raise InputError([Problem(path, number, field, first["msg"])]) from None
-        kept[one.figure] = one
+        kept[figure.figure] = figure
     return kept
 
 
 def write_measured(path: Path, measured: Iterable[Measured]) -> None:
     """One line for each, in the order of their figures' names. Raises OSError."""
     lines = sorted(
-        (str(one.figure), one.model_dump_json(exclude_defaults=True)) for one in measured
+        (str(figure.figure), figure.model_dump_json(exclude_defaults=True)) for figure in measured
     )
     with replacing(path) as stream:
         stream.write("".join(f"{line}\n" for _, line in lines).encode())

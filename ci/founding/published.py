@@ -148,15 +148,17 @@ class Published(Entry):
 
     @model_validator(mode="after")
     def _known(self) -> Published:
-        for one in self.comparisons:
-            if one.source not in self.sources:
-                raise InvalidValue(f"{one.id}: no source {one.source!r}", "name one of sources")
+        for comparison in self.comparisons:
+            if comparison.source not in self.sources:
+                raise InvalidValue(
+                    f"{comparison.id}: no source {comparison.source!r}", "name one of sources"
+                )
         return self
 
     def figures(self) -> Iterator[Figure]:
         """The figures of the lab that the page needs, whole curves of sizes; some repeat."""
-        for one in self.comparisons:
-            for side in one.sides:
+        for comparison in self.comparisons:
+            for side in comparison.sides:
                 yield side.measured.whole
 
 
@@ -200,39 +202,39 @@ def load_published(path: Path | str) -> Published:
 
 def measured_in(published: Published, trials: Sequence[Results]) -> dict[Figure, Measured]:
     """The figures that the page needs, as far as the trials have them: of the last that does."""
-    found = {one: from_trials(one, trials) for one in published.figures()}
+    found = {figure: from_trials(figure, trials) for figure in published.figures()}
     return {figure: one for figure, one in found.items() if one}
 
 
 def compare(published: Published, measured: Mapping[Figure, Measured]) -> list[Outcome]:
     """Each comparison with the lab's figures, which are by ``Figure.whole``."""
-    return [_compare(one, measured) for one in published.comparisons]
+    return [_compare(comparison, measured) for comparison in published.comparisons]
 
 
-def _compare(one: Comparison, all_measured: Mapping[Figure, Measured]) -> Outcome:
-    if one.not_comparable and not one.sides:
-        return Outcome(one, "not comparable")
-    found = [_found(side.measured, all_measured) for side in one.sides]
+def _compare(comparison: Comparison, all_measured: Mapping[Figure, Measured]) -> Outcome:
+    if comparison.not_comparable and not comparison.sides:
+        return Outcome(comparison, "not comparable")
+    found = [_found(side.measured, all_measured) for side in comparison.sides]
     missing = [
         str(side.measured)
-        for side, own in zip(one.sides, found, strict=True)
+        for side, own in zip(comparison.sides, found, strict=True)
         if own is None or not (own.values or own.curves)
     ]
     measured = tuple(each for each in found if each is not None)
     if missing:
-        return Outcome(one, "unmeasured", missing=", ".join(missing))
-    if one.sizes:
-        return _sizes(one, one.sizes, measured)
+        return Outcome(comparison, "unmeasured", missing=", ".join(missing))
+    if comparison.sizes:
+        return _sizes(comparison, comparison.sizes, measured)
     if any(value <= 0 for each in measured for value in each.values):
-        return Outcome(one, "unmeasured", measured, missing="a figure is zero")
+        return Outcome(comparison, "unmeasured", measured, missing="a figure is zero")
     first, second = measured
     ratio = second.median / first.median
     low = min(second.values) / max(first.values)
     high = max(second.values) / min(first.values)
-    if one.not_comparable:
-        return Outcome(one, "not comparable", measured, ratio, low, high)
-    agrees = min((_effect(one, each) for each in (low, ratio, high)), key=ORDER.index)
-    return Outcome(one, agrees, measured, ratio, low, high)
+    if comparison.not_comparable:
+        return Outcome(comparison, "not comparable", measured, ratio, low, high)
+    agrees = min((_effect(comparison, each) for each in (low, ratio, high)), key=ORDER.index)
+    return Outcome(comparison, agrees, measured, ratio, low, high)
 
 
 def _found(figure: Figure, measured: Mapping[Figure, Measured]) -> Measured | None:
@@ -240,14 +242,14 @@ def _found(figure: Figure, measured: Mapping[Figure, Measured]) -> Measured | No
     return own.at(figure.at_B) if own and figure.at_B is not None else own
 
 
-def _effect(one: Comparison, ratio: float) -> Agreement:
-    if one.direction:
+def _effect(comparison: Comparison, ratio: float) -> Agreement:
+    if comparison.direction:
         way = "up" if ratio > 1 + NO_EFFECT else "down" if ratio < 1 / (1 + NO_EFFECT) else ""
-        return "direction" if way == one.direction else "no"
-    return agreement(one.published_ratio, ratio)
+        return "direction" if way == comparison.direction else "no"
+    return agreement(comparison.published_ratio, ratio)
 
 
-def _sizes(one: Comparison, said: Sizes, measured: tuple[Measured, ...]) -> Outcome:
+def _sizes(comparison: Comparison, said: Sizes, measured: tuple[Measured, ...]) -> Outcome:
     """Raises ValueError if the curves have no size in common."""
     curves = [each.curve() for each in measured]
     if said.rule == "knee":
@@ -256,9 +258,9 @@ def _sizes(one: Comparison, said: Sizes, measured: tuple[Measured, ...]) -> Outc
     else:
         at = _parting(*curves)
     if at is None:
-        return Outcome(one, "no", measured)
+        return Outcome(comparison, "no", measured)
     near = 1 / WITHIN <= at[1] / said.to_B <= WITHIN
-    return Outcome(one, "size" if near else "direction", measured, sizes=at)
+    return Outcome(comparison, "size" if near else "direction", measured, sizes=at)
 
 
 def _parting(

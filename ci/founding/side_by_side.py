@@ -58,7 +58,7 @@ def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) ->
         lines += [f"./seatrial trial {options}" for options in published.trials]
         lines += ["```"]
     for name, title in published.sources.items():
-        own = [one for one in outcomes if one.comparison.source == name]
+        own = [outcome for outcome in outcomes if outcome.comparison.source == name]
         lines += _of_source(title, own) if own else []
     lines += ["", "## Trials of this page", "", *_trials(outcomes)]
     return "\n".join(lines) + "\n"
@@ -66,7 +66,12 @@ def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) ->
 
 def repeated(outcomes: Iterable[Outcome]) -> str:
     """How far the runs of a figure differ, of the figures that have several."""
-    values = {one.figure: one.values for each in outcomes for one in each.measured if one.values}
+    values = {
+        figure.figure: figure.values
+        for each in outcomes
+        for figure in each.measured
+        if figure.values
+    }
     several = {figure: own for figure, own in values.items() if len(own) > 1 and min(own) > 0}
     notes = (
         "[Figures of the virtual lab](dev/virtual-lab-figures.md) say how far they repeated in "
@@ -92,9 +97,11 @@ def _percent(fraction: float) -> str:
 def _of_source(title: str, outcomes: Sequence[Outcome]) -> list[str]:
     lines = ["", f"## {title}", "", count(outcomes), ""]
     lines += ["| finding | published | here | site | agrees |", "| --- | --- | --- | --- | --- |"]
-    lines += [_row(one) for one in outcomes]
+    lines += [_row(outcome) for outcome in outcomes]
     reasons = [
-        f"- **{one.comparison.finding}**: {why}" for one in outcomes if (why := _reason(one))
+        f"- **{outcome.comparison.finding}**: {why}"
+        for outcome in outcomes
+        if (why := _reason(outcome))
     ]
     return [*lines, "", *reasons] if reasons else lines
 
@@ -103,8 +110,8 @@ def _trials(outcomes: Iterable[Outcome]) -> list[str]:
     """The trials that the figures are of, with the number of findings that need each."""
     number_of = Counter(
         trial
-        for one in outcomes
-        for trial in {f"{each.day} {each.figure.site}, {each.trial}" for each in one.measured}
+        for outcome in outcomes
+        for trial in {f"{each.day} {each.figure.site}, {each.trial}" for each in outcome.measured}
     )
     return [
         f"- {trial}: {findings} finding{'s' if findings > 1 else ''}"
@@ -117,9 +124,9 @@ def count(outcomes: Sequence[Outcome]) -> str:
 
     A finding of which the source gives the direction alone cannot agree in size.
     """
-    number_of = Counter(one.word for one in outcomes)
+    number_of = Counter(outcome.word for outcome in outcomes)
     counted = sum(number_of[word] for word in COUNTED)
-    of_direction = Counter(one.word for one in outcomes if one.comparison.direction)
+    of_direction = Counter(outcome.word for outcome in outcomes if outcome.comparison.direction)
     alone = of_direction["direction"] + of_direction["no"]
     sized = number_of - of_direction
     others = [
@@ -144,29 +151,33 @@ def count(outcomes: Sequence[Outcome]) -> str:
 
 def aim(outcomes: Sequence[Outcome]) -> str:
     """How many findings should agree in size, and whether they do; empty if none is comparable."""
-    sized = [one for one in outcomes if one.word in COUNTED and not one.comparison.direction]
+    sized = [
+        outcome
+        for outcome in outcomes
+        if outcome.word in COUNTED and not outcome.comparison.direction
+    ]
     least = math.ceil(AIM * len(sized))
-    reached = sum(one.word == "size" for one in sized) >= least
+    reached = sum(outcome.word == "size" for outcome in sized) >= least
     word = "reached" if reached else "not reached"
     return f"The aim, {least} in size, three quarters, is {word}." if sized else ""
 
 
-def _reason(one: Outcome) -> str:
+def _reason(outcome: Outcome) -> str:
     """Why it is not counted or does not agree; on what it depends, also where it agrees."""
-    comparison = one.comparison
-    if one.agrees == "unmeasured" and not comparison.not_comparable:
+    comparison = outcome.comparison
+    if outcome.agrees == "unmeasured" and not comparison.not_comparable:
         return ""
-    uncounted = comparison.by_construction if one.word == "by construction" else ""
+    uncounted = comparison.by_construction if outcome.word == "by construction" else ""
     texts = (comparison.not_comparable, uncounted, comparison.why, comparison.note)
     return " ".join(text.strip() for text in texts if text)
 
 
-def _row(one: Outcome) -> str:
-    comparison = one.comparison
+def _row(outcome: Outcome) -> str:
+    comparison = outcome.comparison
     sites = ", ".join(dict.fromkeys(side.measured.site for side in comparison.sides)) or "–"
-    of_direction = one.word == "direction" and comparison.direction
-    word = "in direction, which alone is published" if of_direction else WORDS[one.word]
-    cells = [comparison.finding, _there(comparison), _here(one), sites, word]
+    of_direction = outcome.word == "direction" and comparison.direction
+    word = "in direction, which alone is published" if of_direction else WORDS[outcome.word]
+    cells = [comparison.finding, _there(comparison), _here(outcome), sites, word]
     return f"| {' | '.join(cells)} |"
 
 
@@ -184,19 +195,19 @@ def _there(comparison: Comparison) -> str:
     return _pair((first.name, first.published), (second.name, second.published), comparison.unit)
 
 
-def _here(one: Outcome) -> str:
-    if one.sizes:
-        return _between(*one.sizes)
-    if one.ratio is None:
+def _here(outcome: Outcome) -> str:
+    if outcome.sizes:
+        return _between(*outcome.sizes)
+    if outcome.ratio is None:
         return "–"
     values = [
         (side.name, own.median)
-        for side, own in zip(one.comparison.sides, one.measured, strict=True)
+        for side, own in zip(outcome.comparison.sides, outcome.measured, strict=True)
     ]
-    runs = [len(own.values) for own in one.measured]
+    runs = [len(own.values) for own in outcome.measured]
     words = " and ".join(map(str, dict.fromkeys(runs)))
-    several = f"; {words} runs: {one.low:.2f} to {one.high:.2f} x" if max(runs) > 1 else ""
-    return _pair(values[0], values[1], one.comparison.unit) + several
+    several = f"; {words} runs: {outcome.low:.2f} to {outcome.high:.2f} x" if max(runs) > 1 else ""
+    return _pair(values[0], values[1], outcome.comparison.unit) + several
 
 
 def _between(low: float, high: float) -> str:
@@ -225,11 +236,11 @@ def picture(outcomes: Sequence[Outcome]) -> str:
     The scale is logarithmic: a factor of 2 is as far to the left as to the right.
     """
     shown = [
-        (one, one.comparison.published_ratio, one.ratio)
-        for one in outcomes
-        if one.ratio is not None
-        and one.word in COLOURS
-        and not math.isnan(one.comparison.published_ratio)
+        (outcome, outcome.comparison.published_ratio, outcome.ratio)
+        for outcome in outcomes
+        if outcome.ratio is not None
+        and outcome.word in COLOURS
+        and not math.isnan(outcome.comparison.published_ratio)
     ]
     reach = max([abs(math.log2(ratio)) for _, *two in shown for ratio in two] + [1.0]) * 1.08
     height = TOP + ROW * len(shown) + 34
@@ -253,10 +264,10 @@ def picture(outcomes: Sequence[Outcome]) -> str:
         parts.append(_tag("line", x1=at, x2=at, y1=TOP - 12, y2=height - 30, stroke=stroke))
         power = f"x {2**step}" if step >= 0 else f"x 1/{2**-step}"
         parts.append(_tag("text", power, x=at, y=height - 12, text_anchor="middle", fill=GREY))
-    for index, (one, there, here) in enumerate(shown):
+    for index, (outcome, there, here) in enumerate(shown):
         y = TOP + ROW * index + 12
-        colour = COLOURS[one.word]
-        parts.append(_tag("text", one.comparison.finding, x=12, y=y + 8))
+        colour = COLOURS[outcome.word]
+        parts.append(_tag("text", outcome.comparison.finding, x=12, y=y + 8))
         for ratio, at, stroke, fill in (
             (there, y, GREY, "#ffffff"),
             (here, y + 12, colour, colour),

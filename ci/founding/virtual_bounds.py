@@ -92,18 +92,18 @@ def figures(folder: Path) -> Figures:
             print(f"{folder}: {run.case.id}: {run.outcome}: {run.reason}", file=sys.stderr)
             continue
         case = run.case
-        for one in run.metrics:
-            if any(fnmatchcase(one.metric, name) for name in JUDGED.get(case.check, ())):
-                location = one.location or ""
+        for metric in run.metrics:
+            if any(fnmatchcase(metric.metric, name) for name in JUDGED.get(case.check, ())):
+                location = metric.location or ""
                 key = Key(
-                    case.check, case.variant, case.transport, case.profile, one.metric, location
+                    case.check, case.variant, case.transport, case.profile, metric.metric, location
                 )  # fmt: skip
                 if results.trial.is_rerun(run):
-                    again[key].append(one.value)
+                    again[key].append(metric.value)
                 else:
-                    samples[key].append(Sample(one.value, one.unit))
+                    samples[key].append(Sample(metric.value, metric.unit))
     return {
-        key: [one._replace(again=tuple(again[key])) for one in several]
+        key: [sample._replace(again=tuple(again[key])) for sample in several]
         for key, several in samples.items()
     }
 
@@ -118,19 +118,19 @@ def together(trials: Iterable[Figures]) -> Figures:
 
 
 def middle(metrics: list[Sample]) -> float:
-    return statistics.median(one.value for one in metrics)
+    return statistics.median(metric.value for metric in metrics)
 
 
 def spread(metrics: list[Sample]) -> float:
     """(highest - lowest) / median; 0 where all are 0."""
-    values = [one.value for one in metrics]
+    values = [metric.value for metric in metrics]
     return (max(values) - min(values)) / abs(middle(metrics)) if middle(metrics) else 0.0
 
 
 def usual_spread(metrics: list[Sample]) -> float:
     """The same without the farthest sample, where there are enough and reruns refuted it."""
     centre = middle(metrics)
-    *nearer, farthest = sorted(metrics, key=lambda one: abs(one.value - centre))
+    *nearer, farthest = sorted(metrics, key=lambda sample: abs(sample.value - centre))
     dropped = len(metrics) >= ALL_BUT_ONE and farthest.is_refuted(centre)
     return spread(nearer if dropped else metrics)
 
@@ -160,7 +160,7 @@ def left_out(older: list[Figures], newer: list[Figures]) -> list[LeftOut]:
     trials = [*older, *newer]
     for index, mine in enumerate(trials):
         judged, broken, expected = 0, [], 0.0
-        rest = together(one for one in trials if one is not mine)
+        rest = together(trial for trial in trials if trial is not mine)
         by_newer = chosen(rest, together(one for one in newer if one is not mine))
         for key, metrics in mine.items():
             others = (rest if index < len(older) else by_newer).get(key)
@@ -171,7 +171,7 @@ def left_out(older: list[Figures], newer: list[Figures]) -> list[LeftOut]:
             off = middle(metrics) / centre - 1
             if abs(off) > width:
                 broken.append(f"{key.check} {key.transport} {key.profile} {key.metric} {off:+.1%}")
-                share = statistics.mean(abs(one.value / centre - 1) > width for one in others)
+                share = statistics.mean(abs(sample.value / centre - 1) > width for sample in others)
                 expected += 1 - (1 - share) ** 2
         results.append(LeftOut(judged, broken, expected))
     return results
@@ -218,7 +218,7 @@ def chosen(samples: Figures, newer: Figures) -> Figures:
 
 def unbounded(key: Key, metrics: list[Sample]) -> str:
     """The lines that say why a figure has no bound."""
-    values = ", ".join(f"{value:.4g}" for value in sorted(one.value for one in metrics))
+    values = ", ".join(f"{value:.4g}" for value in sorted(metric.value for metric in metrics))
     return (
         f"  - select: {{{selected(key)}}}\n"
         f"    metric: {key.metric}\n"
@@ -255,7 +255,7 @@ def table(samples: Figures) -> None:
         far = spread(metrics)
         of_metric[key.check, key.metric].append((far, key))
         name = ".".join(word for word in key[:4] if word)
-        values = " ".join(f"{one.value:.5g}" for one in metrics)
+        values = " ".join(f"{sample.value:.5g}" for sample in metrics)
         note = "" if bounded(metrics) else "  NO BOUND"
         print(f"{name:34} {key.metric:22} {key.location:6} {100 * far:6.2f} %  {values}{note}")
     print("\n| figure | cases | median spread | largest spread |\n| --- | --- | --- | --- |")

@@ -95,8 +95,10 @@ def lab_of_site(name: str, instance: str | None = None, accounting: bool = True)
         lab = "lab" if site.lab else ""
         raise InputError(
             [
-                lines.problem(one.field or lab, one.message or str(one.file), one.correction)
-                for one in error.problems
+                lines.problem(
+                    problem.field or lab, problem.message or str(problem.file), problem.correction
+                )
+                for problem in error.problems
             ]
         ) from None
 

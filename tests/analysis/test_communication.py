@@ -98,7 +98,7 @@ def test_the_p_values_of_several_profiles_are_corrected():
             third=100 * (1 + (ord(variant[0]) % 7) / 100),
         )
     ]  # fmt: skip
-    made = {one.profile: one.p for one in analyse([trial(runs)]).relations}
+    made = {relation.profile: relation.p for relation in analyse([trial(runs)]).relations}
     alone = 2 / math.factorial(5)
     assert made["bcm5700"] == made["other"] == pytest.approx(3 * alone)
     assert made["third"] > 3 * alone

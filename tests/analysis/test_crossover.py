@@ -356,7 +356,7 @@ def test_a_profile_that_was_disturbed_or_fails_may_be_the_fastest_or_the_slowest
 def test_trials_that_disagree_on_the_fastest_give_no_answer():
     a, b = (lambda n: 10 + n / 100), (lambda n: 13 + n / 75)
     few = runs(8, 0.001, quick=b, slow=a)
-    many = [replace(one, trial="t2") for one in runs(40, 0.001, quick=a, slow=b)]
+    many = [replace(run, trial="t2") for run in runs(40, 0.001, quick=a, slow=b)]
     [made] = comparisons([*few, *many])
     assert {one.decision.answer for one in made.fastest} == {"measure more"}
     assert "the trials disagree" in made.fastest[0].decision.reason
@@ -366,11 +366,11 @@ def test_a_profile_without_the_slow_rounds_is_not_the_fastest():
     """From round 6 on all is slower. Profile a has no runs in these, b none before."""
     alike = {"a": lambda n: 10 + n / 100, "b": lambda n: 10 + n / 100}
     own = [
-        one
-        for one in runs(12, 0.001, **alike)
-        if (one.run.round < 6) == (one.run.case.profile == "a")
+        run
+        for run in runs(12, 0.001, **alike)
+        if (run.run.round < 6) == (run.run.case.profile == "a")
     ]
     assert comparisons(own) == []
-    [made] = comparisons([*own, *(one for one in runs(12, 0.001, **alike) if one.run.round == 3)])
+    [made] = comparisons([*own, *(run for run in runs(12, 0.001, **alike) if run.run.round == 3)])
     assert {one.decision.answer for one in made.fastest} == {"measure more"}
     assert made.fastest[0].decision.repeats == 1

@@ -50,7 +50,7 @@ def test_the_published_gain_of_no_throttling_is_no_interaction_if_it_is_the_same
         "rx-usecs 0": {mtu: noisy(y, noise, 0.002) for mtu, y in CURVE.items()},
         "rx-usecs 125": {mtu: noisy(y * 12.74 / 13.26, noise, 0.002) for mtu, y in CURVE.items()},
     }  # fmt: skip
-    made = {one.mtu: one for one in interactions(grid, "higher")}
+    made = {interaction.mtu: interaction for interaction in interactions(grid, "higher")}
     assert list(made) == list(SIZES[1:])
     # the same factor at each MTU is no interaction
     assert all(one.ratio.low < 1 < one.ratio.high for one in made.values())
@@ -95,7 +95,8 @@ def test_intervals_of_all_interactions_hold_together():
         noise = random.Random(seed)
         grid = {f"usecs {i}": {m: noisy(1.0, noise, 0.02, 6) for m in SIZES} for i in range(4)}
         wrong += any(
-            one.ratio.low > 1 or one.ratio.high < 1 for one in interactions(grid, "higher")
+            interaction.ratio.low > 1 or interaction.ratio.high < 1
+            for interaction in interactions(grid, "higher")
         )
     assert wrong <= 0.05 * trials + 3 * (0.05 * 0.95 * trials) ** 0.5
 
@@ -183,7 +184,7 @@ def test_profiles_that_differ_in_mtu_and_throttling_alone_are_crossed():
         for name, mtu in MTUS.items()
         for repeat in range(6)
     ]
-    made = {one.metric: one for one in sweeps([results(*CROSS)], runs)}
+    made = {sweep.metric: sweep for sweep in sweeps([results(*CROSS)], runs)}
     assert set(made) == {"bandwidth_MB_s", "cpu_ms_per_MB"}
     rate = made["bandwidth_MB_s"]
     assert [one.throttling for one in rate.optima] == ["rx-usecs 0", "rx-usecs 125"]

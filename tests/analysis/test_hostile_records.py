@@ -124,7 +124,7 @@ def _at(value, path):
     ],
 )
 def test_a_run_with_an_absurd_number_is_left_out_with_the_reason(check, change, word):
-    changed = [one.model_copy(deep=True) for one in RUNS]
+    changed = [run.model_copy(deep=True) for run in RUNS]
     own = next(one for one in changed if one.case.check == check)
     change(own)
     assert word in absurd(own)

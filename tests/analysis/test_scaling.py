@@ -94,7 +94,7 @@ def test_a_sample_is_a_round_and_in_virtual_time_a_repeat():
     rng = np.random.default_rng(6)
     for virtual_time, unit, effect in ((False, "round", "not certain"), (True, "repeat", "saves")):
         runs = list(rounds_of(rng, lambda p: 40 / p, (2, 4, 8), 0.001, virtual_time))
-        once = [one for one in runs if one.run.round == 0]
+        once = [run for run in runs if run.run.round == 0]
         [made], _ = series(once + [replace(one, trial="t2") for one in once])
         assert made.unit == unit
         assert made.inputs.samples == 18
@@ -254,15 +254,15 @@ def test_the_model_is_of_computing_where_it_is_known_with_all_processes():
 
 def test_a_series_takes_the_times_in_mpi_from_the_library():
     runs = [npb_time("lu.S", p, 1 + 20 / p) for p in (2, 4, 8)]
-    for one in runs:
-        p = one.run.facts["processes"]
-        one.run.facts["mpi"] = mpi_fact(1.5 / (2 + 20 / p), run_s=2 + 20 / p)
+    for run in runs:
+        p = run.run.facts["processes"]
+        run.run.facts["mpi"] = mpi_fact(1.5 / (2 + 20 / p), run_s=2 + 20 / p)
     [made], _ = series(runs)
     assert made.apart[4] == (pytest.approx(5.5), 1.5)
     assert made.model.a0.value == pytest.approx(0.5)
-    for one in runs:  # of what the program times, where all runs have it
-        p = one.run.facts["processes"]
-        one.run.facts["mpi"] |= {"timed_s": 1 + 20 / p, "timed_mpi_s": 1.0}
+    for run in runs:  # of what the program times, where all runs have it
+        p = run.run.facts["processes"]
+        run.run.facts["mpi"] |= {"timed_s": 1 + 20 / p, "timed_mpi_s": 1.0}
     [made], _ = series(runs)
     assert made.apart[4] == (pytest.approx(5), 1.0)
     del runs[0].run.facts["mpi"]["timed_s"]

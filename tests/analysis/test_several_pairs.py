@@ -73,11 +73,11 @@ def test_the_published_figures_have_the_published_efficiencies_and_ratios():
     assert points[2].efficiency.value == pytest.approx(0.80, abs=0.005)
     assert points[4].efficiency.value == pytest.approx(0.69, abs=0.005)
     assert points[1].efficiency is None
-    ratios = {one.pairs: one.ratio.value for one in made.bonds if one.pattern == "pingpong"}
+    ratios = {bond.pairs: bond.ratio.value for bond in made.bonds if bond.pattern == "pingpong"}
     assert ratios == pytest.approx({2: 0.84, 4: 0.86}, abs=0.005)
-    assert {one.bond for one in made.bonds} == {"bond-2", "bond-4"}
+    assert {bond.bond for bond in made.bonds} == {"bond-2", "bond-4"}
     # measured once: no interval, and no answer
-    assert {one.decision.answer for one in made.bonds} == {"measure more"}
+    assert {bond.decision.answer for bond in made.bonds} == {"measure more"}
 
 
 def test_the_published_bond_of_one_interface_is_no_bond():
@@ -87,7 +87,7 @@ def test_the_published_bond_of_one_interface_is_no_bond():
     of_own = made.points["independent", "pingpong"][0]
     assert alone.total.value / of_own.total.value == pytest.approx(0.98, abs=0.005)
     assert not alone.layout.bonded
-    assert {one.pairs for one in made.bonds} == {2, 4}
+    assert {bond.pairs for bond in made.bonds} == {2, 4}
 
 
 def test_the_published_bypass_is_beside_the_independent_interfaces():
@@ -130,14 +130,14 @@ def test_the_efficiency_of_a_bond_is_against_one_pair_on_one_interface():
 def test_a_bond_is_compared_at_as_many_pairs_as_it_has_members():
     runs = [*published(), bonded(2, 200.0, members=4)]
     [made] = several_pairs(runs)
-    assert {(one.bond, one.pairs) for one in made.bonds} == {("bond-2", 2), ("bond-4", 4)}
+    assert {(bond.bond, bond.pairs) for bond in made.bonds} == {("bond-2", 2), ("bond-4", 4)}
 
 
 def test_a_bond_beside_interfaces_of_their_own_is_no_bond_of_four():
     mixed = run("bond-2", 4, 270.0, ["bond0", "bond0", "eth3", "eth4"],
                 {"bond0": 2, "eth3": 1, "eth4": 1})  # fmt: skip
     [made] = several_pairs([*published(), mixed])
-    assert ("bond-2", 4) not in {(one.bond, one.pairs) for one in made.bonds}
+    assert ("bond-2", 4) not in {(bond.bond, bond.pairs) for bond in made.bonds}
     point = next(p for p in made.points["bond-2", "uni"] if p.pairs == 4)
     assert (point.layout.interfaces, point.layout.members) == (3, 2)
 
@@ -204,7 +204,7 @@ def answers(truth: float, seed: int) -> set[str]:
         )
     ]
     [made] = several_pairs(runs)
-    decision = next(one.decision for one in made.bonds if one.pattern == "bi")
+    decision = next(bond.decision for bond in made.bonds if bond.pattern == "bi")
     return {decision.leaders[0] if decision.answer == "best" else decision.answer}
 
 

@@ -71,7 +71,7 @@ def declared(name: str, parsed: Parsed) -> dict[str, DeclaredMetric]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_recorded_output_has_the_declared_metrics(name: str) -> None:
     parsed = read(name)
-    reported = {one.metric: (one.unit, one.better) for one in parsed.metrics}
+    reported = {metric.metric: (metric.unit, metric.better) for metric in parsed.metrics}
     wanted = {
         key: (one.unit, one.better)
         for key, one in declared(name, parsed).items()
@@ -84,7 +84,7 @@ def test_a_recorded_output_has_the_declared_metrics(name: str) -> None:
 
 def test_the_outputs_of_hpl_have_all_its_metrics() -> None:
     names = [name for name in CASES if declared(name, read(name)) is hpl.METRICS]
-    reported = {one.metric for name in names for one in read(name).metrics}
+    reported = {metric.metric for name in names for metric in read(name).metrics}
     assert reported == set(hpl.METRICS) - NOT_OF_OUTPUT
 
 

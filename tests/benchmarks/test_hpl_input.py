@@ -126,13 +126,13 @@ class Site:
 )
 def test_settings_that_the_site_cannot_run_are_named(changed, expected):
     problems = HPL(HPLSettings.model_validate(changed)).problems(Site())
-    said = [f"{one.field}: {one.message}: {one.correction}" for one in problems]
+    said = [f"{problem.field}: {problem.message}: {problem.correction}" for problem in problems]
     assert said == ([expected] if expected else [])
 
 
 def test_hpcc_names_a_block_that_is_larger_than_the_matrix():
     settings = HPCCSettings.model_validate({"size": 100, "block": 128})
-    assert [one.field for one in HPCC(settings).problems(Site())] == ["block"]
+    assert [problem.field for problem in HPCC(settings).problems(Site())] == ["block"]
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(None, ("2", "4")), (1, ("1", "8"))])

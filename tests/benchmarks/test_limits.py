@@ -364,7 +364,7 @@ def test_share_of_dgemm(tmp_path: Path) -> None:
 
 def test_hpl_without_dgemm(tmp_path: Path) -> None:
     parsed = hpl_run(tmp_path, 5.0, 4.8, calls=0)
-    assert {one.metric for one in parsed.metrics}.isdisjoint(hpl.OF_DGEMM)
+    assert {metric.metric for metric in parsed.metrics}.isdisjoint(hpl.OF_DGEMM)
     assert parsed.value("hpl_GFLOPS") == pytest.approx(HPL_OF_TWO)
     assert "dgemm_before_GFLOPS" not in parsed.facts
 
@@ -397,7 +397,7 @@ def test_an_uncertain_dgemm_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_dgemm_is_of_other_steps_than_hpl(tmp_path: Path) -> None:
-    names = {one.metric for one in hpl_run(tmp_path, 5.0, 4.8).metrics}
+    names = {metric.metric for metric in hpl_run(tmp_path, 5.0, 4.8).metrics}
     assert set(hpl.HPL.of_several_steps) == {name for name in names if "dgemm" in name}
 
 
@@ -491,7 +491,7 @@ def test_steps_of_hpl_are_between_those_of_dgemm() -> None:
     once = hpl.HPL(hpl.HPLSettings(blas=["x"], dgemm_calls=1)).steps(job)
     assert [one.command[-1] for one in (once[0], once[2])] == ["1", "1"]
     alone = hpl.HPL(hpl.HPLSettings(blas=["x"], dgemm_calls=0))
-    assert [one.name for one in alone.steps(job)] == ["hpl-x"]
+    assert [step.name for step in alone.steps(job)] == ["hpl-x"]
     assert set(alone.metrics()) == {"hpl_GFLOPS", "stream_triad_GB_s", "blas_as_declared"}
     assert {one.tasks_per_node for one in (before, run, after)} == {3}
     assert before.env["OMP_NUM_THREADS"] == run.env["OMP_NUM_THREADS"] == "2"

@@ -226,4 +226,4 @@ def test_a_core_that_no_node_has_is_a_problem_of_the_site(cores: list[int], wron
 def test_sizes_without_a_rate_are_problems_of_the_site() -> None:
     site = SimpleNamespace(node_cores=2)
     made = links.Links(LinksSettings(stream_bytes=0, max_bytes=0))
-    assert [one.field for one in made.problems(site)] == ["stream_bytes", "max_bytes"]  # type: ignore[arg-type]
+    assert [problem.field for problem in made.problems(site)] == ["stream_bytes", "max_bytes"]  # type: ignore[arg-type]

@@ -142,10 +142,10 @@ def test_what_is_slower_than_a_tight_bound_is_measured_alone_and_fails(folder: P
     rules = requirements(folder, 0.8, 1.25)
     run, verdict = simulate(32, rules, 1, bad={(4, 9): 1.35, (20,): 1.35})
     assert verdict.verdict == "reject"
-    faults = {one.location for one in run.suspects if one.conclusion == "fault"}
+    faults = {suspect.location for suspect in run.suspects if suspect.conclusion == "fault"}
     assert {"n10-n5", "n21"} <= faults <= {"n10-n5", "n10>n5", "n5>n10", "n21"}
     assert "node n21 is common to" in verdict.findings[0]
-    assert any("n10-n5" in one for one in verdict.findings)
+    assert any("n10-n5" in finding for finding in verdict.findings)
 
 
 @pytest.mark.parametrize("loaded", [0.0, 0.03])
@@ -164,6 +164,6 @@ def test_each_of_half_of_the_nodes_is_named(folder: Path, count: int) -> None:
     assert verdict.verdict in ("reject", "incomplete")
     names = ", ".join(f"n{at + 1}" for at in slow)
     assert any(
-        "are slow in their rounds and alone" in one and f": {names}: check each" in one
-        for one in verdict.findings
+        "are slow in their rounds and alone" in finding and f": {names}: check each" in finding
+        for finding in verdict.findings
     )

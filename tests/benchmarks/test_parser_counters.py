@@ -321,7 +321,7 @@ def test_tcp_on_another_network_in_place_of_verbs_is_named() -> None:
 
 def other_port(*counts: int, **changes: Any) -> list[dict]:
     rdma = with_port(0)["interfaces"]["eth1"]["rdma"] | {"port": "mlx5_1:1"} | changes
-    return [{"network": "rail2", "rdma": {**rdma, "rx": one, "tx": one}} for one in counts]
+    return [{"network": "rail2", "rdma": {**rdma, "rx": count, "tx": count}} for count in counts]
 
 
 def test_the_rdma_port_of_another_rail_that_carried_the_traffic_is_named() -> None:

@@ -221,7 +221,7 @@ class Site:
 def test_settings_that_the_site_cannot_run_are_named(changed, field):
     settings = MPIPairsSettings.model_validate({"networks": ["a", "b"], **changed})
     problems = list(MPIPairs(settings).problems(Site()))
-    assert [one.field for one in problems] == ([field] if field else [])
+    assert [problem.field for problem in problems] == ([field] if field else [])
 
 
 def test_a_recorded_run_inside_one_node():

@@ -217,7 +217,7 @@ def test_a_run_with_the_library_gives_the_share_alone(tmp_path):
     file = tmp_path / step.command[step.command.index("/b/mpi_time.so") + 1]
     shutil.copy(cases.DATA / FILE, file)
     parsed = benchmark.parse(step, tmp_path, job)
-    assert [one.metric for one in parsed.metrics] == ["mpi_percent"]
+    assert [metric.metric for metric in parsed.metrics] == ["mpi_percent"]
     plain = cases.read("npb_is_S2.txt")
     assert parsed.facts["mpi"]["performance"] == plain.value("mops")
     assert parsed.moved_bytes == plain.moved_bytes
@@ -248,7 +248,7 @@ def test_HPL_is_the_only_test_of_hpcc_with_the_library(tmp_path):
     shutil.copy(cases.DATA / "hpccoutf_hpl.txt", folder / "hpccoutf.txt")
     shutil.copy(cases.DATA / FILE, folder / mpi_time.file_of(timed.name))
     parsed = benchmark.parse(timed, tmp_path, job)
-    assert [one.metric for one in parsed.metrics] == ["mpi_percent"]
+    assert [metric.metric for metric in parsed.metrics] == ["mpi_percent"]
     assert parsed.facts["mpi"]["performance"] == cases.read("hpccoutf_hpl.txt").value("hpl_GFLOPS")
     assert parsed.moved_bytes > 0
     assert benchmark.not_measured("openmpi-tcp", {"hpcc": ["/b/hpcc"]}).endswith(
@@ -271,7 +271,7 @@ def test_each_test_of_hpcc_runs_once_more_with_the_library(tmp_path):
     programs = {"hpcc_all": ["/b/hpcc"], "mpi_time": ["/b/mpi_time.so"]}
     job = Job(2, "openmpi-tcp", programs)
     steps = benchmark.steps(job)
-    assert [(one.name, one.variant) for one in steps] == [
+    assert [(step.name, step.variant) for step in steps] == [
         ("hpcc-mpifft", "mpifft"), ("hpcc-mpifft-mpi", "mpifft"),
         ("hpcc-ptrans", "ptrans"), ("hpcc-ptrans-mpi", "ptrans"),
     ]  # fmt: skip
@@ -282,7 +282,7 @@ def test_each_test_of_hpcc_runs_once_more_with_the_library(tmp_path):
     shutil.copy(cases.DATA / "hpccoutf_mpifft.txt", folder / "hpccoutf.txt")
     shutil.copy(cases.DATA / FILE, folder / mpi_time.file_of(timed.name))
     parsed = benchmark.parse(timed, tmp_path, job)
-    assert [one.metric for one in parsed.metrics] == ["mpi_percent"]
+    assert [metric.metric for metric in parsed.metrics] == ["mpi_percent"]
     assert parsed.facts["mpi"]["performance"] == cases.read("hpccoutf_mpifft.txt").value("time_s")
     assert "mpi_percent" in benchmark.metrics()
     assert benchmark.not_measured("openmpi-tcp", {"hpcc_all": ["/b/hpcc"]})

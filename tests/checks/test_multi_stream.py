@@ -89,7 +89,7 @@ def test_both_ends_on_loopback(tmp_path: Path):
         )
         for rank in "01"
     ]
-    assert [one.wait(60) for one in ranks] == [0, 0]
+    assert [rank.wait(60) for rank in ranks] == [0, 0]
     reports = [(tmp_path / f"s.{number}.json").read_text() for number in range(3)]
     ended = (tmp_path / "s.ended.json").read_text()
     parsed = streams.parse((tmp_path / "s.streams.json").read_text(), reports, ended, "lo")

@@ -156,12 +156,12 @@ def test_all_pairs_are_measured_in_both_directions(tmp_path: Path, count: int) -
     assert nodes["nodes"] == {str(rank): f"n{rank + 1}" for rank in range(count)}
     assert end["end"]
     assert end["absent"] == {}
-    assert sorted(tuple(one["pair"]) for one in pairs) == list(combinations(range(count), 2))
-    for one in pairs:
-        assert "failed" not in one or one["failed"] == ""
-        assert one["text"] == "a table\n"
-        assert [size for size, _ in one["streams"]] == [1 << 20, 1 << 20]
-        assert all(carried["lo"] > 2 << 20 for carried in one["bytes"])
+    assert sorted(tuple(pair["pair"]) for pair in pairs) == list(combinations(range(count), 2))
+    for pair in pairs:
+        assert "failed" not in pair or pair["failed"] == ""
+        assert pair["text"] == "a table\n"
+        assert [size for size, _ in pair["streams"]] == [1 << 20, 1 << 20]
+        assert all(carried["lo"] > 2 << 20 for carried in pair["bytes"])
 
 
 def test_a_pair_runs_on_the_core_that_the_site_names(tmp_path: Path) -> None:
@@ -265,24 +265,24 @@ def test_a_node_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     _, *pairs, end = run_nodes(tmp_path, 4, kill, number=2)
     assert set(end["absent"]) == {"2"}
     assert "ended" in end["absent"]["2"]
-    good = {tuple(one["pair"]) for one in pairs if "text" in one}
+    good = {tuple(pair["pair"]) for pair in pairs if "text" in pair}
     assert good == {(0, 1), (0, 3), (1, 3)}
-    assert all("n3" in one["failed"] for one in pairs if "text" not in one)
+    assert all("n3" in pair["failed"] for pair in pairs if "text" not in pair)
 
 
 def test_a_node_that_hangs_is_named_and_waited_for_once(tmp_path: Path) -> None:
     stop = "kill -STOP $(ps -o ppid= -p $PPID) $PPID; kill -STOP $$"
     _, *pairs, end = run_nodes(tmp_path, 4, stop, number=2, limit_s=5)
     assert "did not answer" in end["absent"]["2"]
-    assert {tuple(one["pair"]) for one in pairs if "text" in one} == {(0, 1), (0, 3), (1, 3)}
-    assert sum(2 in one["pair"] for one in pairs) == 1
+    assert {tuple(pair["pair"]) for pair in pairs if "text" in pair} == {(0, 1), (0, 3), (1, 3)}
+    assert sum(2 in pair["pair"] for pair in pairs) == 1
 
 
 def test_a_node_none_of_whose_links_works_is_left_out(tmp_path: Path) -> None:
     _, *pairs, end = run_nodes(tmp_path, 8, "exit 3", number=5)
     assert "none of its first 3 links worked" in end["absent"]["5"]
-    assert sum(5 in one["pair"] for one in pairs) == 3
-    assert sum("text" in one for one in pairs) == 21
+    assert sum(5 in pair["pair"] for pair in pairs) == 3
+    assert sum("text" in pair for pair in pairs) == 21
 
 
 @pytest.mark.parametrize("count", [4, 9, 16, 40])
@@ -338,9 +338,9 @@ def test_what_failed_once_is_measured_alone_until_it_is_as_good_as_others(tmp_pa
     """The higher number of this pair serves."""
     once = "[ -e failed ] || { touch failed; exit 3; }"
     _, *pairs, _ = run_nodes(tmp_path, 4, once, number=2, most_alone=10)
-    failed = [tuple(one["pair"]) for one in pairs if one.get("failed")]
+    failed = [tuple(pair["pair"]) for pair in pairs if pair.get("failed")]
     assert failed == [(1, 2)]
-    alone = [tuple(one["pair"]) for one in pairs if one["round"] is None]
+    alone = [tuple(pair["pair"]) for pair in pairs if pair["round"] is None]
     assert alone.count((1, 2)) == 1
     assert len(alone) == len(set(alone)) > 2
 

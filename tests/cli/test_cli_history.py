@@ -453,7 +453,7 @@ def test_what_may_be_the_level_of_a_fault_is_said_before_it_is_accepted(here, ch
     case = "links.tcp.jumbo.3n"
     assert lines[0].startswith(f"accepting {name}: node n3: 2 series worse by 20 % at most")
     assert lines[1].startswith("since 2026-08-07 (lab-006, after lab-005), shown by lab-00")
-    assert [one.removeprefix("warning: ") for one in lines[2:7]] == [
+    assert [line.removeprefix("warning: ") for line in lines[2:7]] == [
         "the level is of node n3 only: if that has a fault, the fault passes from now on",
         f"{case}: bandwidth_MB_s: only 2 of 3 locations have the new level, and not n1-n2",
         f"{case}: latency_us: only 2 of 3 locations have the new level, and not n1-n2",
@@ -477,8 +477,8 @@ def test_a_level_of_all_locations_that_is_better_raises_no_doubt(here, changed, 
     (changed.parent / "sites/lab/requirements.yaml").write_text("schema: 1\n" + informative)
     code, said, _ = here("baseline", "--trials", trials, "--accept", name, "--reason", "x")
     assert code == 0
-    warnings = [one for one in said.splitlines() if one.startswith("warning")]
-    assert all("SHA256SUMS" in one for one in warnings)
+    warnings = [splitline for splitline in said.splitlines() if splitline.startswith("warning")]
+    assert all("SHA256SUMS" in warning for warning in warnings)
     assert len(warnings) == 1  # and one line for all of the trials
     assert said.count("; before 901 MB/s: better by 20 %") == 3
 

@@ -67,14 +67,14 @@ def test_help_names_values_in_capitals_and_cuts_no_sentence(words):
     text = help_of(words)
     assert not re.search(r"<\w", text)
     assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
-    for one in ALL[words].params:
-        assert one.metavar is None or one.metavar == one.metavar.upper()
+    for param in ALL[words].params:
+        assert param.metavar is None or param.metavar == param.metavar.upper()
 
 
 def test_a_short_option_has_one_meaning():
     """Below all commands but those of pytest, a letter stands for the same long option."""
     meanings = {}
-    for one in {id(one): one for command in ALL.values() for one in command.params}.values():
+    for one in {id(param): param for command in ALL.values() for param in command.params}.values():
         for letter in (word for word in one.opts if re.fullmatch("-[A-Za-z]", word)):
             long = next(word for word in one.opts if word.startswith("--"))
             meanings.setdefault(letter, set()).add(long)
@@ -94,11 +94,11 @@ def test_each_command_stands_under_a_title():
 def test_a_value_that_is_no_text_is_named_before_the_command_runs(words):
     """The name of a file may be no text: the command says what it finds there."""
     command = ALL[words]
-    for one in command.params:
+    for param in command.params:
         context = command.make_context(" ".join(words), [], resilient_parsing=True)
-        if words and not (one.is_flag if hasattr(one, "is_flag") else False):
+        if words and not (param.is_flag if hasattr(param, "is_flag") else False):
             value = "\udcff"
-            context.params[one.name] = [value] if one.nargs == -1 or one.multiple else value
-            if not one.type_descriptor.is_path:
+            context.params[param.name] = [value] if param.nargs == -1 or param.multiple else value
+            if not param.type_descriptor.is_path:
                 with pytest.raises(InputError, match=r"'\\udcff' is not UTF-8"):
                     command.invoke(context)

@@ -34,7 +34,7 @@ def all_series() -> list[Series]:
     result = []
     for profile in ("default", "jumbo"):
         links = Case(check="links", transport="tcp", nodes=4, profile=profile)
-        result += [Series("lab", links, "latency_us", one, "us", "lower") for one in LINKS]
+        result += [Series("lab", links, "latency_us", link, "us", "lower") for link in LINKS]
         node = Case(check="node_compute", transport="none", nodes=4, profile=profile)
         result += [Series("lab", node, "dgemm", one, "GFLOPS", "higher") for one in NODES]
         for check in ("imb", "osu"):
@@ -78,7 +78,7 @@ def stepped(changed, *nights):
 
 def at_change(site):
     """Findings of the planted night. A false alarm of another night is no matter of causes."""
-    return [one for one in site.findings if abs(int(one.first.name[-3:]) - CHANGE) <= 3]
+    return [finding for finding in site.findings if abs(int(finding.first.name[-3:]) - CHANGE) <= 3]
 
 
 def over_network(series):
@@ -103,8 +103,8 @@ def test_one_driver_change_is_one_finding_and_is_of_no_node(slow, of_case, seed)
     (finding,) = at_change(history(slow, DRIVER, of_case, seed=seed))
     assert finding.first.name == f"lab-{CHANGE:03}"
     assert finding.scope.kind not in ("node", "link")
-    assert [one.name for one in finding.conditions] == ["driver of eth1"]
-    assert {one.series for one in finding.changes} == set(filter(slow, ALL))
+    assert [condition.name for condition in finding.conditions] == ["driver of eth1"]
+    assert {change.series for change in finding.changes} == set(filter(slow, ALL))
 
 
 def test_what_older_trials_do_not_record_has_not_changed():
@@ -120,7 +120,7 @@ def test_what_older_trials_do_not_record_has_not_changed():
         return {"nodes": "n1, n2", "openmpi": "5.0"} | settings | declared | variable
 
     (finding,) = at_change(made_up(figures, conditions))
-    assert [one.name for one in finding.conditions] == ["openmpi"]
+    assert [condition.name for condition in finding.conditions] == ["openmpi"]
 
 
 def test_a_variable_that_is_declared_in_addition_has_changed():
@@ -151,7 +151,7 @@ def test_a_variable_with_commas_comes_to_no_node():
 
     site = made_up(figures, conditions)
     assert len(site.findings) > 1
-    assert [one for one in site.findings if one.until] == []
+    assert [finding for finding in site.findings if finding.until] == []
 
 
 def test_in_large_noise_what_later_nights_show_joins_what_an_earlier_one_showed():
@@ -162,9 +162,9 @@ def test_in_large_noise_what_later_nights_show_joins_what_an_earlier_one_showed(
         findings = at_change(history(over_network, DRIVER, sigma=0.03, size=0.1, seed=seed))
         single += len(findings) == 1
         largest = max(findings, key=lambda one: len(one.changes))
-        assert len({one.found.name for one in largest.changes}) > 1
-        assert [one.name for one in largest.conditions] == ["driver of eth1"]
-        assert "node" not in [one.scope.kind for one in findings]
+        assert len({change.found.name for change in largest.changes}) > 1
+        assert [condition.name for condition in largest.conditions] == ["driver of eth1"]
+        assert "node" not in [finding.scope.kind for finding in findings]
     assert single >= 8
 
 
@@ -186,7 +186,7 @@ def test_a_finding_of_a_night_too_early_moves_to_that_of_the_version():
     (finding,) = made_up(figures, conditions).findings
     assert (finding.id, finding.found.name) == (early.id, early.found.name)
     assert (finding.last.name, finding.first.name) == (f"lab-{CHANGE - 1:03}", f"lab-{CHANGE:03}")
-    assert [one.name for one in finding.conditions] == ["driver of eth1"]
+    assert [condition.name for condition in finding.conditions] == ["driver of eth1"]
 
 
 @pytest.mark.parametrize("seed", FEW)
@@ -204,8 +204,8 @@ def test_a_slower_node_is_the_cause_beside_a_version_that_changed_elsewhere(
 ):
     (finding,) = at_change(history(at_n3, versions, of_case, seed=seed))
     assert finding.scope == Scope("node", "n3")
-    assert [one.name for one in finding.conditions] == named
-    assert {one.series for one in finding.changes} == set(filter(at_n3, ALL))
+    assert [condition.name for condition in finding.conditions] == named
+    assert {change.series for change in finding.changes} == set(filter(at_n3, ALL))
 
 
 @pytest.mark.parametrize("seed", FEW)
@@ -218,12 +218,12 @@ def test_a_slower_node_and_a_version_that_makes_others_slower_are_two_findings(s
         lambda case: case.transport == "mpich-ofi", seed=seed,
     )  # fmt: skip
     findings = at_change(site)
-    assert [sorted(c.name for c in one.conditions) for one in findings] in (
+    assert [sorted(c.name for c in finding.conditions) for finding in findings] in (
         [[], ["mpich"]], [["mpich"], []],
     )  # fmt: skip
     node, version = sorted(findings, key=lambda one: len(one.conditions))
     assert node.scope == Scope("node", "n3")
-    assert {one.series for one in version.changes} == set(filter(with_mpich, ALL))
+    assert {change.series for change in version.changes} == set(filter(with_mpich, ALL))
 
 
 def beside_a_driver(effect, seed, versions=DRIVER, every=ALL, nights=NIGHTS):
@@ -255,15 +255,17 @@ def test_a_fault_of_a_node_beside_a_change_of_all_is_a_finding_of_its_own(
             lambda one: over_network(one) * common + at_n3(one) * over_network(one) * fault,
             seed, versions, nights=nights,
         )  # fmt: skip
-        (node,) = (one for one in findings if one.scope == Scope("node", "n3"))
-        (other,) = (one for one in findings if one is not node)
+        (node,) = (finding for finding in findings if finding.scope == Scope("node", "n3"))
+        (other,) = (finding for finding in findings if finding is not node)
         seen.add((node.id, other.id))
         assert "node" not in other.scope.kind
         assert node.beside[0] == other.id
         assert node.beside[1] == pytest.approx(fault, abs=0.02)
-        assert {one.name for one in other.conditions} == set(versions)
-    assert {one.series for one in node.changes} == {x for x in ALL if at_n3(x) and over_network(x)}
-    assert {one.series for one in other.changes} == {
+        assert {condition.name for condition in other.conditions} == set(versions)
+    assert {change.series for change in node.changes} == {
+        x for x in ALL if at_n3(x) and over_network(x)
+    }
+    assert {change.series for change in other.changes} == {
         one for one in ALL if over_network(one) and not at_n3(one)
     }
     assert len(seen) == 1
@@ -285,8 +287,10 @@ def test_a_faulty_link_or_rail_beside_a_change_of_all_is_a_finding_of_its_own(se
             lambda one, fits=fits: -0.06 + 0.15 * fits(one), seed, every=every
         )
         assert (apart.scope, other.scope) == (place, Scope("site"))
-        assert {one.series for one in apart.changes} == set(filter(fits, every))
-        assert {one.series for one in other.changes} == {one for one in every if not fits(one)}
+        assert {change.series for change in apart.changes} == set(filter(fits, every))
+        assert {change.series for change in other.changes} == {
+            one for one in every if not fits(one)
+        }
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -317,10 +321,10 @@ def test_nodes_that_were_exchanged_are_named(seed):
         figures[one] = noise * np.exp(np.where(after, now, before))
         other[one] = noise * np.exp(after * (0.2 * at_n3(one) - 0.2 * ("n1" in one.location)))
     findings = at_change(made_up(figures, lambda night, case: {"nodes": ", ".join(NODES)}))
-    assert {one.exchanged for one in findings} == {("n2", "n4")}
+    assert {finding.exchanged for finding in findings} == {("n2", "n4")}
     assert "nodes n2 and n4 seem to be exchanged" in sentences(findings[0])[1]
     findings = at_change(made_up(other, lambda night, case: {"nodes": ", ".join(NODES)}))
-    assert {one.exchanged for one in findings} == {None}  # n1 is better than n3 was
+    assert {finding.exchanged for finding in findings} == {None}  # n1 is better than n3 was
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -329,7 +333,7 @@ def test_a_version_that_changes_series_by_different_amounts_is_one_finding(seed)
     amount = random.Random(seed)
     effects = {one: amount.uniform(0.08, 0.14) for one in ALL if over_network(one)}
     (finding,) = beside_a_driver(lambda one: effects.get(one, 0.0), seed)
-    assert {one.series for one in finding.changes} == set(effects)
+    assert {change.series for change in finding.changes} == set(effects)
 
 
 @pytest.mark.parametrize("seed", FEW)
@@ -353,7 +357,7 @@ def test_of_two_versions_of_a_night_that_is_the_cause_which_divides_best(seed):
 
     (finding,) = at_change(made_up(figures, conditions))
     assert finding.scope == Scope("transport", "mpich-ofi")
-    assert {one.name for one in finding.conditions} == {"kernel", "mpich"}
+    assert {condition.name for condition in finding.conditions} == {"kernel", "mpich"}
 
 
 @pytest.mark.parametrize(
@@ -379,7 +383,7 @@ def test_the_scope_of_a_version_is_what_its_cases_have_in_common(versions, of_ca
         moved = set(random.Random(seed).sample(having, -(-len(having) // 2)))
         (finding,) = at_change(history(moved.__contains__, versions, of_case, size=0.1, seed=seed))
         assert subject(finding) == words
-        assert {one.series for one in finding.changes} == moved
+        assert {change.series for change in finding.changes} == moved
         assert (f" of {len(ALL)} series" in effect(finding)) == (words == "the whole site")
 
 
@@ -409,11 +413,15 @@ def links_of_three_nodes() -> list[Series]:
     npb = Case(check="npb", variant="is.S", transport="openmpi-tcp", nodes=2)
     pair = Case(check="netpipe", transport="tcp", nodes=2, profile="other")
     metrics = ("latency_us", "bandwidth_us", "n_half_us")
-    both = [one.replace("-", ">") for one in names] + [
-        ">".join(one.split("-")[::-1]) for one in names
+    both = [name.replace("-", ">") for name in names] + [
+        ">".join(name.split("-")[::-1]) for name in names
     ]
     return [
-        *(Series("lab", links, metric, one, "us", "lower") for metric in metrics for one in names),
+        *(
+            Series("lab", links, metric, name, "us", "lower")
+            for metric in metrics
+            for name in names
+        ),
         *(Series("lab", links, "stream_us", one, "us", "lower") for one in both),
         *(Series("lab", npb, metric, "", "us", "lower") for metric in ("time_us", "inverse_us")),
         *(Series("lab", pair, metric, "", "us", "lower") for metric in metrics),
@@ -436,7 +444,7 @@ def test_a_slower_node_is_named_with_a_case_on_it_and_metrics_that_do_not_move(m
         )
         (finding,) = at_change(site)
         assert finding.scope == Scope("node", "igb2")
-        assert {one.series for one in finding.changes} == set(filter(of_node, every))
+        assert {change.series for change in finding.changes} == set(filter(of_node, every))
 
 
 def of_driver(new, levels, seed):
@@ -457,9 +465,9 @@ def test_a_version_that_is_taken_back_is_named_both_times(nights, seed):
     figures, conditions = of_driver(new, new, seed)
     seen = set()
     for end in (CHANGE + 4, CHANGE + nights + 1, CHANGE + nights + 3, NIGHTS):
-        for one in made_up({one: x[:end] for one, x in figures.items()}, conditions).findings:
-            if one.first.name in (f"lab-{CHANGE:03}", f"lab-{CHANGE + nights:03}"):
-                seen.add((one.first.name, *((c.before, c.after) for c in one.conditions)))
+        for finding in made_up({one: x[:end] for one, x in figures.items()}, conditions).findings:
+            if finding.first.name in (f"lab-{CHANGE:03}", f"lab-{CHANGE + nights:03}"):
+                seen.add((finding.first.name, *((c.before, c.after) for c in finding.conditions)))
     old_driver, new_driver = DRIVER["driver of eth1"]
     assert seen == {
         (f"lab-{CHANGE:03}", (old_driver, new_driver)),
@@ -482,4 +490,4 @@ def test_a_value_that_alternates_or_goes_at_once_is_never_named(new, seed):
     figures, conditions = of_driver(new, range(CHANGE, NIGHTS), seed)
     for end in (CHANGE + 3, CHANGE + 4, CHANGE + 6, NIGHTS):
         site = made_up({one: x[:end] for one, x in figures.items()}, conditions)
-        assert {name for one in site.findings for name in one.conditions} == set()
+        assert {name for finding in site.findings for name in finding.conditions} == set()

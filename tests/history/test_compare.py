@@ -274,11 +274,11 @@ def test_groups_by_version_date_and_name(drivers, a, b):
     first, second = result.rows
     assert (first.series.metric, first.verdict) == ("latency_us", "worse")
     assert (second.series.metric, second.verdict) == ("stream_MB_s", "same")
-    assert {one.name: (one.a, one.b) for one in result.differences} == {
+    assert {difference.name: (difference.a, difference.b) for difference in result.differences} == {
         "driver of eth1": ({"igb 5.1": 6}, {"igb 5.2": 6}),
         "kernel": ({"6.1": 6}, {"6.2": 6}),
     }
-    chosen = {one.name for one in result.differences if one.chosen}
+    chosen = {difference.name for difference in result.differences if difference.chosen}
     assert chosen == {
         name for name in ("driver of eth1", "kernel") if f"{name.split()[0]}" in f"{a} {b}"
     }
@@ -316,7 +316,7 @@ def test_groups_by_a_setting_and_the_case_in_which_it_differs(tuned):
     with pytest.raises(InputError, match=r"did you mean 'coalesce\.rx-usecs'"):
         compared(tuned, "coalesce.rx-usec=125", "lab-001")
     by_name = compared(tuned, "lab-00[0-5]", "lab-00[6-9]")
-    texts = [condition(one, by_name.cases) for one in by_name.differences]
+    texts = [condition(difference, by_name.cases) for difference in by_name.differences]
     assert texts == [f"setting {name} of eth1 ({NETPIPE.id})"
                      for name in ("coalesce.rx-usecs", THROTTLE)]  # fmt: skip
 
@@ -363,7 +363,7 @@ def test_the_kernel_of_the_host_is_another_condition_than_kernel(tmp_path):
         make_night(tmp_path, number, versions={"kernel": kernel}, host=host)
     result = compared(tmp_path, "kernel=6.1", "kernel=6.2")
     assert [len(group.trials) for group in (result.a, result.b)] == [1, 1]
-    assert [one.name for one in result.differences if one.chosen] == ["kernel"]
+    assert [difference.name for difference in result.differences if difference.chosen] == ["kernel"]
     result = compared(tmp_path, "kernel of the host=6.1", "kernel of the host=6.3")
     assert [len(group.trials) for group in (result.a, result.b)] == [2, 1]
     with pytest.raises(InputError, match=r"known here: kernel, kernel of the host, nodes"):

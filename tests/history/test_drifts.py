@@ -73,11 +73,13 @@ def test_the_drift_of_a_node_is_of_the_node_and_a_driver_beside_it_is_another_fi
         return {"driver of eth1": "igb 5.2" if new else "igb 5.1"}
 
     findings = history(seed, size, conditions).findings
-    drift = max((one for one in findings if one.drift), key=lambda one: len(one.changes))
+    drift = max(
+        (finding for finding in findings if finding.drift), key=lambda one: len(one.changes)
+    )
     assert drift.scope == Scope("node", "n3")
-    (driver,) = [one for one in findings if one.conditions]
+    (driver,) = [finding for finding in findings if finding.conditions]
     assert not driver.drift
-    assert [one.name for one in driver.conditions] == ["driver of eth1"]
+    assert [condition.name for condition in driver.conditions] == ["driver of eth1"]
     assert driver.first.name == "lab-035"
 
 

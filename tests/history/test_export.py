@@ -165,7 +165,7 @@ def test_settings_are_of_their_profile_and_a_long_value_is_cut(tmp_path):
     written(tmp_path / "trials", "openmetrics", tmp_path / "all.om")
     lines, _ = samples(tmp_path / "all.om")
     labels = [ls for metric, ls, *_ in lines if metric == "seatrial_setting_info"]
-    shown = {(one["profile"], one["setting"], one["value"]) for one in labels}
+    shown = {(label["profile"], label["setting"], label["value"]) for label in labels}
     (cut, other) = sorted(value for _, name, value in shown if name.startswith("list"))
     assert cut != other
     assert cut[:120] == other[:120] == "x" * 120

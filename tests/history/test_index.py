@@ -107,7 +107,7 @@ def test_a_series_has_the_figure_and_the_conditions_of_each_trial(tmp_path):
     assert first[3]["nodes"] == "n1, n2"
     assert second[3]["kernel"] == "6.12"
     assert "openmpi" not in second[3]
-    assert [one[0] for one in trials] == ["lab-000", "lab-001"]
+    assert [trial[0] for trial in trials] == ["lab-000", "lab-001"]
     assert left_out == []
 
 
@@ -487,9 +487,9 @@ def test_a_trial_without_sums_counts_with_a_mark_and_one_that_differs_does_not_c
     file = trials / "lab-003" / RESULTS_FILE
     file.write_text(file.read_text().replace("33.0", "11.0"))
     with opened(trials, print) as index:
-        marks = {one.folder.name: one.marks for one in index.trials()}
+        marks = {trial.folder.name: trial.marks for trial in index.trials()}
         (series,) = index.series(check=["netpipe"])
-        of_points = {one.trial.folder.name: one.trial.marks for one in index.points(series)}
+        of_points = {point.trial.folder.name: point.trial.marks for point in index.points(series)}
         (left_out,) = index.left_out()
     assert marks == {"lab-000": [], "lab-001": [], "lab-002": ["no SHA256SUMS"]}
     assert of_points == marks
@@ -497,7 +497,7 @@ def test_a_trial_without_sums_counts_with_a_mark_and_one_that_differs_does_not_c
     sealed(trials / "lab-002")
     (trials / "lab-001" / manifest.MANIFEST).unlink()
     with opened(trials, print) as index:
-        marks = {one.folder.name: one.marks for one in index.trials()}
+        marks = {trial.folder.name: trial.marks for trial in index.trials()}
     assert marks == {"lab-000": [], "lab-001": ["no SHA256SUMS"], "lab-002": []}
 
 
@@ -746,7 +746,7 @@ def test_damage_between_two_questions_does_not_mix_trials(trials):
         (text,) = said
         assert text.startswith(f"{trials / INDEX_FILE} is built again from the trials: ")
         assert index.trials()[: len(known)] != known
-        assert [one for one in index.trials() if one in known] == known
+        assert [trial for trial in index.trials() if trial in known] == known
 
 
 def test_each_byte_of_a_figure_that_changes_is_seen(trials):

@@ -177,7 +177,7 @@ def test_two_causes_of_one_night_are_two_findings(nights):
             return 1.1 if slow and ("n3" in link or case == PAIR) else 1
 
         nights.make(number, factor)
-    scopes = {one.scope.kind: one for one in nights.findings()}
+    scopes = {finding.scope.kind: finding for finding in nights.findings()}
     assert set(scopes) == {"node", "series"}
     assert scopes["node"].scope.name == "n3"
     assert scopes["series"].scope.name == f"{PAIR.id}: latency_us"
@@ -188,7 +188,7 @@ def test_a_finding_keeps_its_name_and_counts_while_worse_series_join(nights):
     for number in range(NIGHTS):
         slow = number >= 15
         nights.make(number, lambda case, link, slow=slow: 1.05 if slow and "n2" in link else 1)
-        seen.append([one.id for one in nights.findings(last=1)])
+        seen.append([finding.id for finding in nights.findings(last=1)])
     counted = [number for number, own in enumerate(seen) if own]
     (one,) = nights.findings()
     assert counted == sorted({int(change.found.name[-3:]) for change in one.changes})
@@ -235,9 +235,9 @@ def test_the_largest_per_cent_is_said():
     }
     steps = dict(zip(figures, (0.5, 1.8), strict=True))
     draw = np.random.default_rng(3)
-    noise = {one: np.exp(0.005 * draw.normal(size=NIGHTS)) for one in figures}
-    moved = {one: 30 * noise[one] * np.where(np.arange(NIGHTS) < 12, 1, steps[one])
-             for one in figures}  # fmt: skip
+    noise = {figure: np.exp(0.005 * draw.normal(size=NIGHTS)) for figure in figures}
+    moved = {figure: 30 * noise[figure] * np.where(np.arange(NIGHTS) < 12, 1, steps[figure])
+             for figure in figures}  # fmt: skip
     (one,) = made_up(moved, lambda night, case: {}).findings
     assert [change.series.metric for change in one.changes] == ["rate", "time"]
     assert effect(one) == "2 of 2 series worse by 80 % at most"
@@ -382,9 +382,9 @@ def test_of_thirty_nights_three_changes_are_named_and_a_harmless_one_is_not(nigh
     node, driver, program = nights.findings()
     assert [one.first.name for one in (node, driver, program)] == ["lab-011", "lab-017", "lab-024"]
     assert (node.scope, node.conditions) == (Scope("node", "n3"), [])
-    assert [one.name for one in driver.conditions] == ["driver of eth1"]
+    assert [condition.name for condition in driver.conditions] == ["driver of eth1"]
     assert all(one.low < 1.1 < one.high for one in driver.changes)
     assert len(driver.changes) == 6
-    assert [one.name for one in program.conditions] == ["netpipe"]
+    assert [condition.name for condition in program.conditions] == ["netpipe"]
     (change,) = program.better
     assert change.low < 0.9 < change.high

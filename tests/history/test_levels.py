@@ -40,10 +40,10 @@ def test_what_a_night_showed_does_not_depend_on_later_nights(seed):
     x = noisy(80, seed=seed)
     x[30:] += 0.05
     x[55:] -= 0.2
-    whole = [(one.at, one.found) for one in shifts(x, unknown_noise())]
+    whole = [(shift.at, shift.found) for shift in shifts(x, unknown_noise())]
     assert whole[0][0] in (29, 30, 31)
     for nights in range(1, len(x)):
-        part = [(one.at, one.found) for one in shifts(x[:nights], unknown_noise())]
+        part = [(shift.at, shift.found) for shift in shifts(x[:nights], unknown_noise())]
         assert part == [one for one in whole if one[1] < nights]
 
 
@@ -61,7 +61,7 @@ def test_a_few_bad_nights_are_withdrawn_and_many_are_a_level():
     for bad, remains in ((2, 0), (12, 2)):
         x = noisy(70, seed=3)
         x[30 : 30 + bad] += 0.2
-        assert [one.at for one in shifts(x, unknown_noise())][:1] == [30]
+        assert [shift.at for shift in shifts(x, unknown_noise())][:1] == [30]
         assert len(lasting(x, unknown_noise())) == remains
 
 
@@ -127,7 +127,7 @@ def test_two_nights_whose_load_explains_them_show_no_level(begin):
     waits[few] = 30.0
 
     def night(own):
-        return next(one.found for one in shifts(x, unknown_noise(), own) if one.at == begin)
+        return next(shift.found for shift in shifts(x, unknown_noise(), own) if shift.at == begin)
 
     if begin > 2:
         assert night(waits) == night(None) + 1 == begin + 2
@@ -136,4 +136,4 @@ def test_two_nights_whose_load_explains_them_show_no_level(begin):
         assert night(waits) == begin + 1
     else:
         assert night(None) < 20
-        assert all(one.at != begin for one in shifts(x, unknown_noise(), waits))
+        assert all(shift.at != begin for shift in shifts(x, unknown_noise(), waits))

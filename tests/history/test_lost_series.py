@@ -69,7 +69,7 @@ def test_a_node_whose_links_have_no_figures_is_one_finding(tmp_path):
     nights(tmp_path, lambda night, place: None if night >= GONE and "n3" in place else 100)
     (one,) = found(tmp_path)
     assert one.scope == Scope("node", "n3")
-    assert {c.series.location for c in one.changes} == {one for one in PLACES if "n3" in one}
+    assert {c.series.location for c in one.changes} == {place for place in PLACES if "n3" in place}
     assert effect(one) == "4 series: no figure any more"
 
 

@@ -121,7 +121,7 @@ def test_a_finding_that_becomes_worse_is_sent_once_more(tmp_path, first, words, 
     with opened(tmp_path, print) as index:
         (finding,) = findings(index)
     assert len(finding.changes) == 2
-    assert len({one.found.name for one in finding.changes}) == 2
+    assert len({change.found.name for change in finding.changes}) == 2
     assert len(sent) == (2 if words else 1)
     if words:
         before = "as not worse" if first < 1 else "as worse by 10 %"

@@ -199,7 +199,7 @@ def test_each_query_of_the_dashboard_has_an_answer(server, title, expression):
 def test_the_answers_of_the_dashboard_are_right(server):
     expressions = dict(queries())
     figures = server.instant(filled(expressions["Figures"]))
-    assert {key(one["metric"]): float(one["value"][1]) for one in figures} == {
+    assert {key(figure["metric"]): float(figure["value"][1]) for figure in figures} == {
         name: points[-1].value for name, points in series_of(server).items()
     }
     (verdict,) = server.instant(filled(expressions["Verdict of the newest trial"]))
@@ -217,13 +217,13 @@ def test_the_answers_of_the_dashboard_are_right(server):
         assert ratios[name] == pytest.approx(worse)
     at = FROM + timedelta(days=15, hours=1)
     marks = server.instant(filled(expressions["New versions"]), at)
-    assert [(one["metric"]["condition"], one["metric"]["value"]) for one in marks] == [
+    assert [(mark["metric"]["condition"], mark["metric"]["value"]) for mark in marks] == [
         ("kernel", "6.12")
     ]
     assert server.instant(filled(expressions["New versions"]), at - timedelta(days=1)) == []
     marks = server.instant(filled(expressions["New settings"]), at)
     labels = "profile", "setting", "value"
-    assert [tuple(one["metric"][name] for name in labels) for one in marks] == [
+    assert [tuple(mark["metric"][name] for name in labels) for mark in marks] == [
         ("default", "coalesce.rx-usecs of eth1", "50")
     ]
     assert server.instant(filled(expressions["New settings"]), at - timedelta(days=1)) == []

@@ -48,7 +48,7 @@ def names(trials: Path, **options) -> list[str]:
 
 
 def reasons(trials: Path) -> dict[str, str]:
-    return {one.name: one.kept for one in survey(trials).candidates}
+    return {candidate.name: candidate.kept for candidate in survey(trials).candidates}
 
 
 def remove_all(trials: Path) -> list[str]:
@@ -138,7 +138,7 @@ def test_the_folder_of_a_trial_that_is_a_link_is_not_followed(trials, tmp_path):
     before = content(tmp_path / "archive")
     text = f"it is a symbolic link to {tmp_path / 'archive'}, which is not followed"
     assert reasons(trials)["lab-000"] == text
-    one = next(one for one in survey(trials).candidates if one.name == "lab-000")
+    one = next(candidate for candidate in survey(trials).candidates if candidate.name == "lab-000")
     assert prune.remove(one, COMMAND, "0.1.0") == text
     assert content(tmp_path / "archive") == before
 
@@ -219,7 +219,7 @@ def test_a_removal_keeps_figures_and_verdicts_and_is_on_record(trials):
         assert record.user
     assert (trials / "lab-002" / "cases" / "a" / "r0" / "b.out").exists()
     again = survey(trials)
-    assert ([one.name for one in again.candidates], again.pruned) == (["lab-002"], 2)
+    assert ([candidate.name for candidate in again.candidates], again.pruned) == (["lab-002"], 2)
 
 
 def test_a_pruned_trial_is_judged_again(trials):

@@ -67,7 +67,11 @@ def site(
 
 
 def of_swap(history):
-    (one,) = (one for one in history.findings if one.first.name == f"lab-{SWAP:03}" and one.swapped)
+    (one,) = (
+        finding
+        for finding in history.findings
+        if finding.first.name == f"lab-{SWAP:03}" and finding.swapped
+    )
     return one
 
 
@@ -79,17 +83,19 @@ def test_a_driver_of_the_night_of_a_swap_is_a_finding_beside_it(nights):
     assert swap.changes == []
     assert subject(swap) == "node n4 was swapped for n9"
     if nights > SWAP + 3:
-        (driver,) = (one for one in history.findings if one is not swap)
+        (driver,) = (finding for finding in history.findings if finding is not swap)
         assert driver.scope == Scope("site")
         assert driver.swapped is None
-        assert len({one.series for one in driver.changes}) == len(METRICS) * 8
+        assert len({change.series for change in driver.changes}) == len(METRICS) * 8
 
 
 def test_a_slow_new_node_beside_a_driver_has_its_own_series_only():
     history = site(45, slow=1.2, driver=SWAP)
     swap = of_swap(history)
-    (driver,) = (one for one in history.findings if one is not swap)
-    assert {"n9" in one.series.location or one.series.case == NPB for one in swap.changes} == {True}
+    (driver,) = (finding for finding in history.findings if finding is not swap)
+    assert {
+        "n9" in change.series.location or change.series.case == NPB for change in swap.changes
+    } == {True}
     assert len(swap.changes) == len(METRICS) * 4
     assert len(driver.changes) == len(METRICS) * 4
 
@@ -101,7 +107,7 @@ def test_what_was_said_of_a_node_stays_when_the_other_returns(names, new):
     def said(history):
         own = of_swap(history)
         return own.id, own.found.name, subject(own), effect(own)[:14], {
-            one.series for one in own.changes
+            change.series for change in own.changes
         }  # fmt: skip
 
     before = said(site(45, slow=1.2, names=names, new=new))
@@ -110,10 +116,10 @@ def test_what_was_said_of_a_node_stays_when_the_other_returns(names, new):
     for nights in (51, 53, 70):
         history = site(nights, slow=1.2, back=50, names=names, new=new)
         assert said(history) == before
-        (back,) = (one for one in history.findings if one.first.name == "lab-050")
+        (back,) = (finding for finding in history.findings if finding.first.name == "lab-050")
         assert subject(back) == f"node {new} was swapped for {names[3]}"
         # Of a case as a whole, the node is not in the name of the series.
-        assert {one.series.case for one in back.changes} <= {NPB}
+        assert {change.series.case for change in back.changes} <= {NPB}
 
 
 def test_several_nodes_were_swapped():
@@ -125,14 +131,14 @@ def test_several_nodes_were_swapped():
 def test_a_series_of_other_nodes_that_changes_with_a_swap_is_a_finding_beside_it():
     history = site(45, changed=[("latency_us", "n1-n2")])
     swap = of_swap(history)
-    (link,) = (one for one in history.findings if one is not swap)
-    assert [one.series.location for one in link.changes] == ["n1-n2"]
+    (link,) = (finding for finding in history.findings if finding is not swap)
+    assert [change.series.location for change in link.changes] == ["n1-n2"]
     assert (link.first.name, link.scope.kind) == (f"lab-{SWAP:03}", "series")
     assert swap.changes == []
 
 
 def test_a_series_in_another_unit_does_not_continue_that_of_the_node_that_went():
     history = site(45, unit="ms")
-    changes = [one for own in history.findings for one in own.changes]
-    assert {one.lost for one in changes} == {"unit"}
-    assert {one.unit for one in changes} == {"ms"}
+    changes = [change for own in history.findings for change in own.changes]
+    assert {change.lost for change in changes} == {"unit"}
+    assert {change.unit for change in changes} == {"ms"}

@@ -66,10 +66,10 @@ def test_what_is_measured_is_kept_and_continued(slurm, tmp_path):
     assert "best: use NIC profile low-latency" in again.output
     assert slurm.started == list(range(1, len(slurm.started) + 1))
     data = json.loads((tmp_path / "t" / "answer.json").read_text())
-    assert sum(one["runs"] for one in data["candidates"]) == len(slurm.started)
+    assert sum(candidate["runs"] for candidate in data["candidates"]) == len(slurm.started)
     once_more = run(*words, "--", "sleep", "1")
     assert "best: use NIC profile low-latency" in once_more.output
-    assert len(slurm.started) == sum(one["runs"] for one in data["candidates"])
+    assert len(slurm.started) == sum(candidate["runs"] for candidate in data["candidates"])
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,11 @@ def test_a_program_that_communicates_has_a_best_profile(lab, tune):
         for run in answer["not_counted"]:
             assert run["fault"] == "program", said
             assert not connected(runs / f"{run['run']:04}"), said
-        if not any(one["out"] for one in answer["candidates"]):
+        if not any(candidate["out"] for candidate in answer["candidates"]):
             break  # out by crashes in MPI_Init alone: only another tune tells more
     assert (code, answer["answer"]) == (0, "best"), said
     assert answer["use"] == {"profile": "default", "transport": "openmpi-tcp"}
-    rows = {one["profile"]: one for one in answer["candidates"]}
+    rows = {candidate["profile"]: candidate for candidate in answer["candidates"]}
     assert rows["default"]["runs"] == rows["slow"]["runs"] == 5
     assert rows["slow"]["median"] > 1.2 * rows["default"]["median"]
     assert rows["slow"]["first_is_better_by"]["low"] > 1
@@ -101,4 +101,4 @@ def test_a_program_that_does_not_communicate_has_none(tune):
     assert answer["answer"] in ("no difference", "measure more"), said
     assert code == (0 if answer["answer"] == "no difference" else 2)
     assert any("the path in" in one for one in answer["not_proven"]), said
-    assert {one["transport"] for one in answer["candidates"]} == {"tcp"}
+    assert {candidate["transport"] for candidate in answer["candidates"]} == {"tcp"}

@@ -134,7 +134,10 @@ def test_a_profile_that_a_prolog_refuses_is_not_tried_again_over_any_transport()
 
 def test_it_stops_if_nothing_runs():
     what = tuned(3)
-    runs = [ran(i, one.candidate, fault="program") for i, one in enumerate(what.candidates, 1)]
+    runs = [
+        ran(i, candidate.candidate, fault="program")
+        for i, candidate in enumerate(what.candidates, 1)
+    ]
     stop = Study(what, runs, []).next(PLENTY, 0.1, 1e9)
     assert isinstance(stop, Stop)
     assert "no run succeeded" in stop.why

@@ -68,7 +68,7 @@ def test_only_files_and_folders_of_root_are_left(place: Path) -> None:
 def acl(uid: int, rights: int) -> bytes:
     """An ACL by which a user has rights, as acl(5) and linux/posix_acl_xattr.h write it."""
     entries = [(0x01, 7, -1), (0x02, rights, uid), (0x04, 5, -1), (0x10, 7, -1), (0x20, 5, -1)]
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in entries)
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
 
 
 def test_no_acl_is_left(place: Path) -> None:

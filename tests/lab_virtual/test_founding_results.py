@@ -87,6 +87,6 @@ def test_none_of_them_is_held_to_nothing(outcomes: dict[str, Outcome]) -> None:
 
 
 def test_the_figures_are_within_their_bounds(trials: dict[str, list[Results]]) -> None:
-    judged = [one for trial in trials["lab-virtual"] for one in trial.judgements]
+    judged = [judgement for trial in trials["lab-virtual"] for judgement in trial.judgements]
     assert [one.explanation for one in judged if one.verdict not in ("pass", "missing")] == []
     assert sum(one.verdict == "pass" for one in judged) == 10  # each figure has a bound

@@ -116,7 +116,9 @@ def test_the_site_is_accepted_and_the_ports_of_each_rail_carried_its_traffic(roc
                 assert port_bytes(counters) >= run.path.required_bytes > 0
             elif counters.network in RAILS:
                 assert port_bytes(counters) < run.path.required_bytes / 10
-        seen = {one.node for one in run.path.counters if one.network == run.case.network}
+        seen = {
+            counter.node for counter in run.path.counters if counter.network == run.case.network
+        }
         assert seen == set(run.job.nodes)
 
 
@@ -130,10 +132,12 @@ def test_a_slow_cable_is_rejected_with_its_rail(roce: Roce) -> None:
     assert results.verdict is not None
     assert results.verdict.verdict == "reject"
     assert results.trial.planted == [f"{PLANTED}link roce2: delay 10ms on eth2"]
-    failed = [one for one in results.judgements if one.verdict == "fail"]
+    failed = [judgement for judgement in results.judgements if judgement.verdict == "fail"]
     assert {one.case.network for one in failed} == {"rail2"}
     assert {one.case.transport for one in failed} == {"verbs", "mpich-ucx", "tcp"}
-    assert any("@rail2" in one and "latency_us" in one for one in results.verdict.findings)
+    assert any(
+        "@rail2" in finding and "latency_us" in finding for finding in results.verdict.findings
+    )
 
 
 def test_verbs_that_uses_tcp_is_an_error_that_names_both_paths(roce: Roce, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ pytestmark = [
 
 def test_one_changed_value_fails_its_profile_and_no_other(trial) -> None:
     """igb-140 is held to what igb-125 has."""
-    judged = [one for one in trial.results.judgements if one.case.check == "netpipe"]
+    judged = [
+        judgement for judgement in trial.results.judgements if judgement.case.check == "netpipe"
+    ]
     verdicts = {one.case.profile: one.verdict for one in judged if one.metric == "latency_us"}
     assert verdicts["igb-off"] == verdicts["igb-125"] == "pass"
     assert [one.case.profile for one in judged if one.verdict == "fail"] == ["igb-140"]
@@ -25,7 +27,7 @@ def test_the_failure_is_confirmed_by_a_rerun(trial: Tried) -> None:
     repeats = [run.repeat for run in trial.results.runs if run.case.profile == "igb-140"]
     assert repeats in ([0, 1], [0, 1, 2])
     broken = [
-        one > 138 * 1.05 for one in figures(trial.results, "netpipe", "igb-140", "latency_us")
+        figure > 138 * 1.05 for figure in figures(trial.results, "netpipe", "igb-140", "latency_us")
     ]
     assert sum(broken) >= 2
 

@@ -214,5 +214,7 @@ class TestInAGuest:
     def test_the_interrupts_are_back_after_the_trial(self, trial: Tried, lab: VirtualLab) -> None:
         node = Node(lab, "n2")
         numbers = node.run("ls", "/sys/class/net/eth1/device/msi_irqs").split()
-        lists = {node.run("cat", f"/proc/irq/{one}/smp_affinity_list").strip() for one in numbers}
+        lists = {
+            node.run("cat", f"/proc/irq/{number}/smp_affinity_list").strip() for number in numbers
+        }
         assert lists == {"3"}

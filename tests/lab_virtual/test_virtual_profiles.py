@@ -40,9 +40,9 @@ def test_all_is_as_before(lab: VirtualLab, trial) -> None:
 def test_two_guests_ran_the_profiles_at_the_same_time(trial) -> None:
     """Each with jobs of its own; the second's begin with 10001."""
     jobs = {
-        use.name: int(one.job.id)
+        use.name: int(allocation.job.id)
         for use in trial.results.trial.profiles
-        for one in use.allocations[:1]
+        for allocation in use.allocations[:1]
     }
     first, second = (
         [id for id in jobs.values() if (id > 10_000) is later] for later in (False, True)

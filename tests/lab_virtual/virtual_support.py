@@ -125,7 +125,10 @@ def state(
     others. One process for each node: a start takes most of their time.
     """
     of_one = ("ip -br -4 addr show dev {}", "ethtool -c {}", "tc qdisc show dev {}")
-    commands = [*further, *(words.format(one) for one in interfaces for words in of_one)]
+    commands = [
+        *further,
+        *(words.format(interface) for interface in interfaces for words in of_one),
+    ]
     script = "set -e; " + "; ".join(f"echo '= {command}'; {command}" for command in commands)
     return {
         node: lab.run(["sh", "-c", script], user="root", node=node, check=True).stdout

@@ -106,7 +106,7 @@ class Machine:
             shown = dataclasses.asdict(card)
             for key in ("index", "since", "before"):
                 del shown[key]
-            shown["addresses"] = sorted(json.dumps(one) for one in card.addresses)
+            shown["addresses"] = sorted(json.dumps(address) for address in card.addresses)
             shown["routes"] = sorted(map(" ".join, card.routes))
             cards[name] = shown
         return {"cards": cards, "loaded": dict(self.loaded)}
@@ -282,7 +282,7 @@ class Machine:
         if not card.up:
             raise Failure("RTNETLINK answers: Network is down")
         wanted = "inet" if family == "-4" else "inet6"
-        if "via" in more and not any(one["family"] == wanted for one in card.addresses):
+        if "via" in more and not any(address["family"] == wanted for address in card.addresses):
             raise Failure("Error: Nexthop has invalid gateway.")
         card.routes = [one for one in card.routes if one[:2] != route[:2]]
         if verb == "replace":
@@ -322,11 +322,11 @@ class Machine:
             card.since = self.time
         if not up:
             card.routes = []
-            card.addresses = [one for one in card.addresses if one["family"] == "inet"]
+            card.addresses = [address for address in card.addresses if address["family"] == "inet"]
         card.up = up
 
     def _members(self, bond: Card) -> list[Card]:
-        return [one for one in self.cards.values() if one.master and one.master == bond.name]
+        return [card for card in self.cards.values() if card.master and card.master == bond.name]
 
     def _release(self, card: Card) -> None:
         card.mtu, card.mac = card.before
@@ -348,7 +348,9 @@ class Machine:
         found = info(*words[:-2], name=card.name)
         if found["family"] == "inet6" and not card.up:
             raise Failure("RTNETLINK answers: Permission denied")
-        card.addresses = [one for one in card.addresses if one["local"] != found["local"]]
+        card.addresses = [
+            address for address in card.addresses if address["local"] != found["local"]
+        ]
         if verb == "replace":
             card.addresses.append(found)
 

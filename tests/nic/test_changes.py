@@ -24,7 +24,7 @@ ON = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs": 50, "coalesce.rx-frames
 
 def lines(actions: list[Action]) -> list[str]:
     """Commands without their programs' folders."""
-    return [text_of(one).rpartition("/sbin/")[2] for one in actions]
+    return [text_of(action).rpartition("/sbin/")[2] for action in actions]
 
 
 def test_adaptive_off_then_values() -> None:

@@ -24,7 +24,7 @@ HARMLESS = {"eth1": {"coalesce.rx-usecs": 0, "txqueuelen": 50, "rps_cpus": "all"
 
 def mounted(*mounts: tuple[str, str, str, str]) -> Callable[[Root], None]:
     def make(root: Root) -> None:
-        root.write("proc/1/mountinfo", "".join(MOUNT.format(*one) for one in mounts))
+        root.write("proc/1/mountinfo", "".join(MOUNT.format(*mount) for mount in mounts))
 
     return make
 

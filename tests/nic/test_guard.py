@@ -79,9 +79,9 @@ class Root:
             "-4 rule": self.rules,
             "-6 rule": self.rules,
             "address show": [
-                {"ifname": name, "addr_info": [{"local": one.partition("/")[0],
-                                                "prefixlen": int(one.partition("/")[2])}]}
-                for name, one in self.addresses.items()
+                {"ifname": name, "addr_info": [{"local": address.partition("/")[0],
+                                                "prefixlen": int(address.partition("/")[2])}]}
+                for name, address in self.addresses.items()
             ],
             # Of type vrf: ip prints an empty object for each other interface.
             "link show": [{}, {}, *({"ifname": name} for name in self.vrfs)],

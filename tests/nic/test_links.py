@@ -137,7 +137,7 @@ def test_a_bond_and_its_members_have_the_profiles_mtu(node: Node) -> None:
     }  # fmt: skip
     assert [card.master for card in cards.values()] == ["bond1", "bond1", ""]
     # It has the first member's addresses and routes, the second's are gone.
-    locals_ = [one["local"] for one in cards["bond1"].addresses]
+    locals_ = [address["local"] for address in cards["bond1"].addresses]
     assert locals_ == ["10.1.0.1", "10.1.0.9", "fd01::1"]
     assert sorted(cards["bond1"].routes) == sorted(node_routes(node))
     assert not cards["eth2"].addresses
@@ -145,7 +145,7 @@ def test_a_bond_and_its_members_have_the_profiles_mtu(node: Node) -> None:
 
 
 def node_routes(node: Node) -> list[list[str]]:
-    return [one.split() for one in node.before["cards"]["eth1"]["routes"]]
+    return [route.split() for route in node.before["cards"]["eth1"]["routes"]]
 
 
 def test_without_an_mtu_of_its_own_a_bond_has_its_first_members(node: Node) -> None:

@@ -179,14 +179,14 @@ class Node(RuleBasedStateMachine):
         self.run_prolog(death, "", False, False)
 
     def is_idle(self) -> bool:
-        return all(one.state == "gone" for one in self.jobs)
+        return all(job.state == "gone" for job in self.jobs)
 
-    @precondition(lambda self: any(one.state == "prolog" and one.prolog for one in self.jobs))
+    @precondition(lambda self: any(job.state == "prolog" and job.prolog for job in self.jobs))
     @rule(death=DEATHS, refused=REFUSALS, full=FULL, epilog_meanwhile=st.booleans())
     def run_prolog(
         self, death: int | None, refused: str, full: bool, epilog_meanwhile: bool
     ) -> None:
-        running = next(one for one in self.jobs if one.state == "prolog" and one.prolog)
+        running = next(job for job in self.jobs if job.state == "prolog" and job.prolog)
         world = running.prolog
         assert world
         self.nic.refuses = {refused} if refused else set()
@@ -239,7 +239,7 @@ class Node(RuleBasedStateMachine):
             grave = Tombstone(world.started, world.boot_id())
             self.store.write_tombstone(running.job.id, running.job.restart, grave)
 
-    @precondition(lambda self: self.slurmd and any(one.prolog for one in self.jobs))
+    @precondition(lambda self: self.slurmd and any(job.prolog for job in self.jobs))
     @rule()
     def epilog_overtakes_the_prolog(self) -> None:
         """It runs to its end while the Prolog still waits, for the lock or for a processor."""
@@ -251,17 +251,17 @@ class Node(RuleBasedStateMachine):
                     running.prolog, running.state = None, "gone"
                 return
 
-    @precondition(lambda self: any(one.state == "running" for one in self.jobs))
+    @precondition(lambda self: any(job.state == "running" for job in self.jobs))
     @rule()
     def end_job(self) -> None:
-        running = next(one for one in self.jobs if one.state == "running")
+        running = next(job for job in self.jobs if job.state == "running")
         self.simulation.steps.discard(running.job.id)
         running.state = "ended"
 
-    @precondition(lambda self: self.slurmd and any(one.state == "ended" for one in self.jobs))
+    @precondition(lambda self: self.slurmd and any(job.state == "ended" for job in self.jobs))
     @rule(death=DEATHS, twice=st.booleans(), full=FULL)
     def run_epilog(self, death: int | None, twice: bool, full: bool) -> None:
-        running = next(one for one in self.jobs if one.state == "ended")
+        running = next(job for job in self.jobs if job.state == "ended")
         self.store.full = full
         TRIED["disk full"] += full
         TRIED["Epilog twice"] += twice
@@ -346,14 +346,14 @@ class Node(RuleBasedStateMachine):
         if owned:
             assert self.nic.exact() == exact, "an orphan changed what a living job has"
 
-    @precondition(lambda self: any(one.state == "gone" for one in self.jobs))
+    @precondition(lambda self: any(job.state == "gone" for job in self.jobs))
     @precondition(lambda self: self.slurmd and not self.drained)
     @rule(profile=SOME)
     def requeue(self, profile: str) -> None:
         """A job comes back under the same id, with no restart count to tell it by."""
-        if any(one.state != "gone" for one in self.jobs):
+        if any(job.state != "gone" for job in self.jobs):
             return
-        old = next(one for one in self.jobs if one.state == "gone")
+        old = next(job for job in self.jobs if job.state == "gone")
         self.jobs.remove(old)
         self.simulation.time += 1.0
         self.jobs.append(Running(old.job, old.profile, FakeWorld(self.simulation, self.slurmd)))
@@ -394,7 +394,7 @@ class Node(RuleBasedStateMachine):
     @rule()
     def operator_resumes(self) -> None:
         """After having looked: the node's own means say that it is clean."""
-        if self.slurmd and not any(one.state != "gone" for one in self.jobs):
+        if self.slurmd and not any(job.state != "gone" for job in self.jobs):
             world = FakeWorld(self.simulation, self.slurmd)
             with contextlib.suppress(NicError, OSError):
                 self.session(world).recover(0.0)
@@ -441,7 +441,7 @@ class Node(RuleBasedStateMachine):
 
     @invariant()
     def no_unowned_profile_in_service(self) -> None:
-        idle = not any(one.state != "gone" for one in self.jobs)
+        idle = not any(job.state != "gone" for job in self.jobs)
         if self.slurmd and not self.drained and idle and not self.damaged:
             assert self.is_base(), "in service with a profile that nobody owns"
 

@@ -68,7 +68,9 @@ def test_every_form_has_its_check() -> None:
     assert forms == set(FORMS)
 
 
-@pytest.mark.parametrize("setting", [one for one in SETTINGS if one.rivals], ids=lambda o: o.key)
+@pytest.mark.parametrize(
+    "setting", [setting for setting in SETTINGS if setting.rivals], ids=lambda o: o.key
+)
 def test_the_guard_has_a_check_for_each_rival(
     setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,7 +120,7 @@ def test_the_first_copy_is_the_newer_one(store: Store) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "unlink", lambda path: (names.append(path), real_unlink(path))[1])
         store.drop_journal()
-    assert [Path(one).name for one in names[2:]] == [SECOND, JOURNAL]
+    assert [Path(name).name for name in names[2:]] == [SECOND, JOURNAL]
 
 
 def test_a_damaged_journal_is_kept_for_a_look(store: Store) -> None:

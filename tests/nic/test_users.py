@@ -359,7 +359,7 @@ def test_no_program_is_started_for_a_namespace(
     monkeypatch.setattr(programs, "run", started)
     path = f"/run/netns/{place.name}"
     namespace = netlink.Namespace(path)
-    names = {one.name: one.kind for one in namespace.interfaces()}
+    names = {interface.name: interface.kind for interface in namespace.interfaces()}
     namespace.close()
     assert names == {"eth1": "veth", "peer1": "veth", "tap0": "veth", "veth0": "veth",
                      "mv1": "macvlan", "mv2": "macvlan"}  # fmt: skip

@@ -22,7 +22,7 @@ def as_list(cpus: set[int]) -> str:
             parts[-1].append(cpu)
         else:
             parts.append([cpu])
-    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 @given(CPUS)
@@ -35,7 +35,7 @@ def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
 def test_masks_of_cpus(cpus: set[int]) -> None:
     mask = cpu_mask(cpus)
     groups = mask.split(",")
-    assert all(len(one) == 8 for one in groups[1:])
+    assert all(len(group) == 8 for group in groups[1:])
     number = int(mask.replace(",", ""), 16)
     assert {cpu for cpu in range(301) if number >> cpu & 1} == cpus
 

@@ -25,7 +25,10 @@ def test_a_name_is_looked_up_as_if_all_were_listed(
         assert (name in places) == (name in listed)
         assert list(places.matching(name)) == [name] * (name in listed)
     patterns = ["*", "?*", "a*", "b*-a*", "*>b*", "[1a]*", "ab*", "*1", "b-*"]
-    for several in [*([one] for one in patterns), *([one, "a1*"] for one in patterns)]:
+    for several in [
+        *([pattern] for pattern in patterns),
+        *([pattern, "a1*"] for pattern in patterns),
+    ]:
         assert list(places.matching(several)) == [name for name in listed if fits(several, name)]
     assert list(places.matching(None)) == listed
     assert places.first == (listed[0] or None if listed else None)

@@ -128,18 +128,23 @@ def test_the_environment_has_the_interface_of_its_rail(site):
     plan = resolve(site, stack)
     written = configuration(plan, None, Path("site.yaml"))
     env = {
-        one["name"]: dict(one["env_vars"])
-        for one in written["environments"]
-        if "target_systems" not in one
+        environment["name"]: dict(environment["env_vars"])
+        for environment in written["environments"]
+        if "target_systems" not in environment
     }
     name = "OMPI_MCA_btl_tcp_if_include"
     assert env["openmpi-tcp--rail1"][name] == "eth1"
     assert env["openmpi-tcp--rail2"][name] == "eth2"
-    partitions = {one["name"]: one["environs"] for one in written["systems"][0]["partitions"]}
+    partitions = {
+        partition["name"]: partition["environs"]
+        for partition in written["systems"][0]["partitions"]
+    }
     assert "tcp--rail2" in partitions["compute"]
     assert "tcp--rail2" not in partitions["compute_bond"]
     assert "tcp--rail1" not in partitions["compute_one"]
-    features = {one["name"]: one["features"] for one in written["environments"]}
+    features = {
+        environment["name"]: environment["features"] for environment in written["environments"]
+    }
     assert "imb" in features["openmpi-tcp--rail1"]
     assert "imb" not in features["openmpi-tcp--rail2"]
     assert features["none"] == ["node_compute"]
@@ -171,15 +176,15 @@ def test_pairs_use_networks_that_the_trials_do_not_measure(tmp_path):
     plan = pairs_plan(tmp_path)
     for profile in ("default", "jumbo"):
         job = plan.job("openmpi-tcp", profile, 2)
-        rails = {name: (one.network, one.interface, one.env[TCP])
-                 for name, one in job.rails.items()}  # fmt: skip
+        rails = {name: (rail.network, rail.interface, rail.env[TCP])
+                 for name, rail in job.rails.items()}  # fmt: skip
         assert rails == {"rail1": ("rail1", "eth1", "eth1"), "rail2": ("rail2", "eth2", "eth2")}
         assert (job.interface, job.env[TCP]) == ("eth1", "eth1")  # the network under test
 
 
 def test_pairs_of_a_bonds_members_use_the_bond(tmp_path):
     rails = pairs_plan(tmp_path).job("openmpi-tcp", "bond", 2).rails
-    assert {(one.network, one.interface, one.env[TCP]) for one in rails.values()} == {
+    assert {(rail.network, rail.interface, rail.env[TCP]) for rail in rails.values()} == {
         ("rail1", "bond0", "bond0")
     }
     assert set(rails) == {"rail1", "rail2"}
@@ -270,8 +275,8 @@ def test_site_check_names_what_is_wrong_with_a_rail(tmp_path, change, field, wor
     file = make_site(tmp_path / "site", {"links": {}}, transports={}, rails=2, changes=change)
     with pytest.raises(InputError) as caught:
         load_site(file)
-    texts = [str(one) for one in caught.value.problems if one.field == field]
-    assert texts, [str(one) for one in caught.value.problems]
+    texts = [str(problem) for problem in caught.value.problems if problem.field == field]
+    assert texts, [str(problem) for problem in caught.value.problems]
     assert all(word in texts[0] for word in words)
 
 

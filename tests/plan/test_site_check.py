@@ -202,7 +202,10 @@ def test_the_suspect_factor_is_the_usual_one_beside_wide_bounds(make):
 def test_errors_of_both_files_come_together(make):
     file = make(entries("select: {check: netpipe}, metric: latency_us, basis: contract"))
     file.write_text(file.read_text().replace("role: management", "role: mgmt"))
-    assert {Path(one.file).name for one in problems(file)} == {"site.yaml", "requirements.yaml"}
+    assert {Path(problem.file).name for problem in problems(file)} == {
+        "site.yaml",
+        "requirements.yaml",
+    }
 
 
 def test_a_transport_that_the_stack_lacks(make):

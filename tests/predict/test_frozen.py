@@ -25,8 +25,8 @@ def test_what_was_measured_is_compared_with_what_was_frozen(file):
     measured = json.loads(file.with_suffix(".measured.json").read_text())
     assert measured["predictions_sha256"] == frozen.sum_of(file)
     assert kept["frozen"] < measured["measured"]
-    for one, other in zip(kept["cases"], measured["cases"], strict=True):
-        assert one.items() <= other.items()
+    for case, other in zip(kept["cases"], measured["cases"], strict=True):
+        assert case.items() <= other.items()
         assert len(other["measured_s"]) >= 1
 
 

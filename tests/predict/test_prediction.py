@@ -209,7 +209,7 @@ def test_runs_of_two_drivers_are_one_too_many():
     runs = [npb_time("is.W", 2, 1.0) for _ in range(2)]
     assert prediction.selected(runs, "openmpi-tcp", "jumbo") == []
     assert len(prediction.selected(runs, "openmpi-tcp", "default")) == 2
-    for one, network in zip(runs, ("rail1", "rail2"), strict=True):
-        one.run.path = PathProof(network=network, required_bytes=1, counters=[], crossed=True)
+    for run, network in zip(runs, ("rail1", "rail2"), strict=True):
+        run.run.path = PathProof(network=network, required_bytes=1, counters=[], crossed=True)
     with pytest.raises(ValueError, match="several networks or drivers: rail1, rail2"):
         prediction.selected(runs, "openmpi-tcp", "default")

@@ -136,9 +136,9 @@ def test_a_link_has_one_figure_in_the_map_and_in_the_finding():
     judged = next(j for j in results.judgements if j.location and j.metric == "latency_us")
     judged.value, judged.statistic = 12.5, "best"
     found = next(
-        one
-        for one in link_maps(links, gather(results))
-        if (one.case, one.metric) == (judged.case, judged.metric)
+        link_map
+        for link_map in link_maps(links, gather(results))
+        if (link_map.case, link_map.metric) == (judged.case, judged.metric)
     )
     shown = {cell.text for _, cells, _ in found.rows for cell in cells if cell}
     assert "12.5" in shown
@@ -155,10 +155,12 @@ def test_a_bad_link_among_thirty_two_nodes_is_the_worst_and_no_node_is_blamed():
 def test_a_metric_that_is_informative_has_no_link_map():
     results = synthetic.rejected()
     links, _ = by_location(results.runs)
-    before = [(one.case, one.metric) for one in link_maps(links, gather(results))]
+    before = [(link_map.case, link_map.metric) for link_map in link_maps(links, gather(results))]
     case, metric = before[0]
     results.judgements = [j for j in results.judgements if (j.case, j.metric) != (case, metric)]
-    assert [(one.case, one.metric) for one in link_maps(links, gather(results))] == before[1:]
+    assert [
+        (link_map.case, link_map.metric) for link_map in link_maps(links, gather(results))
+    ] == before[1:]
     results.judgements = []  # of an interrupted trial
     now = link_maps(links, gather(results))
     assert sorted((m.case.id, m.metric) for m in now) == sorted((c.id, m) for c, m in before)

@@ -50,7 +50,7 @@ def page_of(trials, requirements=None, **patterns):
 
 
 def words(elements) -> list[str]:
-    return [" ".join(one.text_content().split()) for one in elements]
+    return [" ".join(element.text_content().split()) for element in elements]
 
 
 def test_it_needs_no_other_file_and_allows_its_own_script_only(trials):
@@ -71,7 +71,7 @@ def test_every_link_leads_somewhere(trials):
     inner = [link[1:] for link in links if link.startswith("#")]
     assert len(inner) >= 5
     assert set(inner) <= targets
-    assert [one for one in links if not one.startswith("#")] == ["./lab-004/report.html"]
+    assert [link for link in links if not link.startswith("#")] == ["./lab-004/report.html"]
 
 
 def test_what_changed_is_first_and_marked_in_the_charts(trials):

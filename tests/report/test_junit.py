@@ -80,12 +80,12 @@ def test_each_figure_is_a_property_of_its_suite_with_its_value(written):
         if p.get("name").startswith("figure ")
     }
     expected = {}
-    for one in results.judgements:
-        if one.value is not None:
-            at = f" at {one.location}" if one.location else ""
-            statistic = "" if one.statistic == "median" else f", {one.statistic}"
-            name = f"figure {one.case.id}: {one.metric}{at}{statistic}"
-            expected[name] = (one.case.check, one.value)
+    for judgement in results.judgements:
+        if judgement.value is not None:
+            at = f" at {judgement.location}" if judgement.location else ""
+            statistic = "" if judgement.statistic == "median" else f", {judgement.statistic}"
+            name = f"figure {judgement.case.id}: {judgement.metric}{at}{statistic}"
+            expected[name] = (judgement.case.check, judgement.value)
     assert values == expected
     assert {one.verdict for one in results.judgements if one.value is not None} >= {"pass", "fail"}
 

@@ -128,7 +128,10 @@ def test_cases_that_failed_alike_are_one_sentence():
 def test_what_all_sentences_of_a_section_have_in_common_is_said_once():
     made = Section("x", [Sentence("a", "one; both", "more"), Sentence("b", "two; both", "more")])
     shared = made.with_shared_words()
-    assert [(one.basis, one.change) for one in shared.sentences] == [("one", ""), ("two", "")]
+    assert [(sentence.basis, sentence.change) for sentence in shared.sentences] == [
+        ("one", ""),
+        ("two", ""),
+    ]
     assert (shared.basis, shared.change) == ("both", "more")
     alone = Section("x", made.sentences[:1])
     assert alone.with_shared_words() == alone
@@ -527,7 +530,7 @@ def test_prices_are_those_of_the_newest_trial_in_any_order():
 
     old, new = on("old", 2400, 0), on("new", 2800, 1)
     for order in ([old, new], [new, old]):
-        assert [one.usd_per_GFLOPS.value for one in analyse(order).gains] == [
+        assert [gain.usd_per_GFLOPS.value for gain in analyse(order).gains] == [
             pytest.approx(200, rel=0.01)
         ]
 

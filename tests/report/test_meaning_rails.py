@@ -110,7 +110,7 @@ def mtus(truth: dict[tuple[int, int], float], repeats=6, sigma=0.002) -> Results
 
 
 def texts(results, title) -> list[str]:
-    made = [one for one in sections(analyse([results])) if one.title.startswith(title)]
+    made = [section for section in sections(analyse([results])) if section.title.startswith(title)]
     return [
         f"{s.word}: {s.text} | {s.basis}; {one.basis} | {s.change}"
         for one in made
@@ -243,14 +243,14 @@ def of_all_kinds() -> Results:
 
 def test_every_conclusion_has_its_inputs():
     analysis = analyse([of_all_kinds()])
-    kinds = {one.name: getattr(analysis, one.name) for one in fields(analysis)}
+    kinds = {field.name: getattr(analysis, field.name) for field in fields(analysis)}
     for without in ("trials", "missing", "features"):  # no conclusions from records
         del kinds[without]
     kinds["groups"] = [kinds["groups"]]
     for kind, conclusions in kinds.items():
         assert conclusions, kind
-        for one in conclusions:
-            inputs = one.response.inputs if kind == "gains" else one.inputs
+        for conclusion in conclusions:
+            inputs = conclusion.response.inputs if kind == "gains" else conclusion.inputs
             assert inputs.trials == ("t1",), kind
             assert inputs.cases, kind
             assert inputs.samples > 0, kind
@@ -259,9 +259,9 @@ def test_every_conclusion_has_its_inputs():
 def test_every_sentence_says_what_it_was_made_from():
     """But what is not known for want of a record, and answers that sum up those above."""
     said = {
-        one: f"{part.basis}; {one.basis}"
+        sentence: f"{part.basis}; {sentence.basis}"
         for part in sections(analyse([of_all_kinds()]))
-        for one in part.sentences
+        for sentence in part.sentences
     }
     groups = [one for one in said if one.text.startswith("Group ")]
     assert len(groups) > 1

@@ -84,7 +84,7 @@ def test_names_of_marks_in_one_place_are_on_different_sides():
 def test_one_profile_or_half_of_the_figures_trade_nothing():
     assert drawn(trial(only=("igb", 22.0, 60.0, 1.0))) == []
     halves = trial(a=("igb", 1, 2, 3), b=("igb", 1, 2, 3))
-    assert drawn([one for one in halves if one.case.check == "netpipe"]) == []
+    assert drawn([half for half in halves if half.case.check == "netpipe"]) == []
 
 
 def test_interrupts_that_nobody_counts_make_marks_alike():

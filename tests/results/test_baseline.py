@@ -535,7 +535,7 @@ def test_an_accepted_level_is_of_the_figures_of_its_change_only(tmp_path):
     write(path, slow[0], locations="pooled")
     key = (PAIRS, "latency_us", "n1-n2")
     baseline = accept(path, *slow, only={key: {tmp_path / "t2"}})
-    assert [(one.action, one.location) for one in baseline.changes] == [("added", "n1-n2")]
+    assert [(change.action, change.location) for change in baseline.changes] == [("added", "n1-n2")]
     requirements = load_requirements(path)
     pooled, new = (rule.threshold for rule in requirements.rules)
     assert pooled.select.location == "?*"

@@ -115,7 +115,7 @@ def test_nothing_fails_of_hostile_evidence(
     rules, file = requirements(RULES), folder / "requirements.yaml"
     judgements = judge(whole.trial, runs, rules)
     verdict = conclude(whole.trial, runs, judgements, rules)
-    said = [*verdict.findings, *(one.explanation for one in judgements)]
+    said = [*verdict.findings, *(judgement.explanation for judgement in judgements)]
     assert not [text for text in said if DEFECT in text]
     cases_to_rerun(whole.trial, judgements, rules)
     first_nodes(runs)
@@ -217,8 +217,8 @@ def test_peers_of_which_none_can_be_judged(value: float) -> None:
     runs = [run(PAIRS, *(metric(value, location=at) for at in ("n1-n2", "n1-n3", "n2-n3")))]
     rules = requirements(RULES)
     judgements = judge(trial(PAIRS), runs, rules)
-    assert {one.verdict for one in judgements} == {"error"}
-    assert not [one for one in judgements if DEFECT in one.explanation]
+    assert {judgement.verdict for judgement in judgements} == {"error"}
+    assert not [judgement for judgement in judgements if DEFECT in judgement.explanation]
 
 
 def fail_at(case: Case, of: Callable[..., Any]) -> Callable[..., Any]:
@@ -243,14 +243,14 @@ def test_an_unexpected_error_is_one_of_its_case(
     runs = [run(NETPIPE, metric(30.0)), run(IMB, metric(31.0, "m", "MB/s", "higher"))]
     the_trial, rules = trial(NETPIPE, IMB), requirements(RULES)
     judgements = judge(the_trial, runs, rules)
-    assert {one.verdict for one in judgements if one.case == NETPIPE} == {"error"}
-    assert "missing" in {one.verdict for one in judgements if one.case == IMB}
+    assert {judgement.verdict for judgement in judgements if judgement.case == NETPIPE} == {"error"}
+    assert "missing" in {judgement.verdict for judgement in judgements if judgement.case == IMB}
     text = f"{NETPIPE.id} cannot be judged: {DEFECT}, ZeroDivisionError: as nobody thought of"
     assert judgements[0].explanation.startswith(text)
     verdict = conclude(the_trial, runs, judgements, rules)
     assert verdict.verdict == "incomplete"
     assert [clause.status for clause in verdict.clauses] != ["met"]
-    assert [one for one in verdict.findings if text in one]
+    assert [finding for finding in verdict.findings if text in finding]
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

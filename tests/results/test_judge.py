@@ -252,7 +252,10 @@ def test_an_impossible_figure_is_an_error_of_its_case():
     )
     runs = [run(NETPIPE, metric(30.0)), error.model_copy(update={"repeat": 1})]
     judgements = judge(trial(NETPIPE), runs, requirements(CONTRACT))
-    assert [(one.verdict, one.samples) for one in judgements] == [("error", []), ("pass", [30.0])]
+    assert [(judgement.verdict, judgement.samples) for judgement in judgements] == [
+        ("error", []),
+        ("pass", [30.0]),
+    ]
     assert "limit: latency_us is 1 us, below its limit" in judgements[0].explanation
     assert verdict(trial(NETPIPE), runs, requirements(CONTRACT)).verdict == "incomplete"
 
@@ -699,7 +702,9 @@ def test_where_the_lab_is_not_the_sites_own_no_baseline_applies():
     assert judgement.explanation.endswith(f"no requirement applies to it; baselines do not: {why}")
     concluded = verdict(shared, runs, baseline)
     assert concluded.verdict == "incomplete"
-    (note,) = [one for one in concluded.findings if one.endswith(f"to this trial: {why}")]
+    (note,) = [
+        finding for finding in concluded.findings if finding.endswith(f"to this trial: {why}")
+    ]
     assert note.startswith("the site's baselines and relations between cases do not apply")
     both = requirements(BASELINE.format(check="netpipe") + CONTRACT)
     assert verdict(shared, runs, both).verdict == "reject"

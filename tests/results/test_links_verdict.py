@@ -84,7 +84,7 @@ def test_a_link_that_is_slow_in_its_round_and_normal_alone_is_load(tmp_path):
     )
     verdict = conclusion(tmp_path, run({"n1-n2": 9.0}, alone, suspects=[suspect]))
     assert verdict.verdict == "accept"
-    (note,) = (one for one in verdict.findings if "load of the rounds" in one)
+    (note,) = (finding for finding in verdict.findings if "load of the rounds" in finding)
     assert note.startswith(f"note: latency_us of {CASE.id}: 1 location (n1-n2) slow in a round")
 
 
@@ -133,7 +133,7 @@ def test_what_only_a_round_found_slow_decides_nothing(tmp_path, basis):
     verdict = conclusion(tmp_path, run(slow), basis=basis)
     assert verdict.verdict == "incomplete"
     assert (verdict.counts.get("fail", 0), verdict.counts["inconclusive"]) == (0, 2)
-    assert all("lower suspect_factor of links" in one for one in verdict.findings[:2])
+    assert all("lower suspect_factor of links" in finding for finding in verdict.findings[:2])
     found = run(slow, suspects=[fault("latency_us", "n1-n2", factor=3.5)])
     assert conclusion(tmp_path, found, basis=basis).counts["fail"] == 1
 
@@ -158,14 +158,14 @@ def test_the_only_link_left_of_the_rounds_is_compared_with_those_alone(tmp_path,
     alone = {at: 1000.0 if ">" in at else 100.0 for at in links if at not in ("n1-n2", "n1>n2")}
     own = conclusion(tmp_path, run({"n1-n2": factor, "n1>n2": factor}, alone))
     assert own.verdict == verdict
-    assert not [one for one in own.findings if "no peers" in one]
+    assert not [finding for finding in own.findings if "no peers" in finding]
 
 
 def test_a_link_slow_in_one_direction_is_named_with_its_direction(tmp_path):
     alone = {"n4>n2": 50.0, "n2>n4": 990.0, "n1>n3": 1000.0, "n3>n1": 1000.0, "n5>n6": 1000.0}
     verdict = conclusion(tmp_path, run({}, alone))
     assert verdict.verdict == "reject"
-    direction = [one for one in verdict.findings if "one direction only" in one]
+    direction = [finding for finding in verdict.findings if "one direction only" in finding]
     assert direction == [
         "a link of links.tcp.default.8n is slow in one direction only (stream_MB_s): from n4 to n2"
     ]
@@ -241,7 +241,7 @@ def test_what_was_not_measured_leaves_a_trial_incomplete_and_its_clause_untested
     contract = conclusion(tmp_path, one, basis="contract")
     assert contract.verdict == "incomplete"
     assert [clause.status for clause in contract.clauses] == ["not tested", "not tested"]
-    assert any(location in one for one in contract.findings)
+    assert any(location in finding for finding in contract.findings)
 
 
 def test_a_network_in_two_parts_is_named_by_its_sides(tmp_path):

@@ -263,10 +263,10 @@ SPECIAL = """\
 def test_the_honest_count(tmp_path, runs):
     published = loaded(tmp_path, FILE + SPECIAL)
     outcomes = compare(published, measured_in(published, [trial(*runs)]))
-    assert [one.word for one in outcomes] == [
+    assert [outcome.word for outcome in outcomes] == [
         "size", "direction", "by construction", "direction", "not comparable", "not comparable",
     ]  # fmt: skip
-    assert all(one.as_held for one in outcomes)
+    assert all(outcome.as_held for outcome in outcomes)
     text = markdown(published, outcomes, "# Side by side")
     assert (
         "Comparable findings: 3. Their size is published: 2; here agree in size: 1; in direction "

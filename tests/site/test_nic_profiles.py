@@ -120,8 +120,8 @@ ERRORS = [
 @pytest.mark.parametrize(("profiles", "field", "line", "words"), ERRORS)
 def test_a_problem_has_line_field_and_correction(tmp_path, profiles, field, line, words):
     problems, text = problems_of(tmp_path, profiles)
-    matches = [one for one in problems if one.field == f"nic_profiles.{field}"]
-    assert matches, [str(one) for one in problems]
+    matches = [problem for problem in problems if problem.field == f"nic_profiles.{field}"]
+    assert matches, [str(problem) for problem in problems]
     assert line in text.splitlines()[matches[0].line - 1]
     text_of_problem = f"{matches[0].message} {matches[0].correction}"
     for word in words:
@@ -133,7 +133,7 @@ def test_a_problem_of_one_profile_does_not_hide_others(tmp_path):
     problems, _ = problems_of(
         tmp_path, "a: {base: nothing}\nb: {base: a}\nc: {description: x, mtu: 9300}"
     )
-    fields = {one.field for one in problems}
+    fields = {problem.field for problem in problems}
     assert fields == {"nic_profiles.a.base", "nic_profiles.b.base", "nic_profiles.c.mtu"}
 
 
@@ -142,18 +142,18 @@ def test_default_must_exist_without_settings(tmp_path):
     problems, _ = problems_of(
         tmp_path, "", {default: "jumbo: {base: 'ready:jumbo'}\ntrial: {profiles: [jumbo]}"}
     )
-    assert [one.field for one in problems] == ["nic_profiles"]
+    assert [problem.field for problem in problems] == ["nic_profiles"]
     for extra in ("mtu: 1500", "base: 'ready:jumbo'", "per_network: {test: {mtu: 1500}}"):
         wrong = default.replace("}", f", {extra}}}")
         problems, _ = problems_of(tmp_path, "", {default: wrong})
-        assert [one.field for one in problems] == ["nic_profiles.default"], extra
+        assert [problem.field for problem in problems] == ["nic_profiles.default"], extra
     problems, _ = problems_of(tmp_path, "", {default: "default: {base: 'ready:default'}"})
     assert problems == []
 
 
 def test_the_networks_own_mtu_must_pass_its_switches(tmp_path):
     problems, _ = problems_of(tmp_path, "", {"switch_mtu: 9216": "mtu: 9000, switch_mtu: 1500"})
-    assert [one.field for one in problems] == ["networks.test.mtu"]
+    assert [problem.field for problem in problems] == ["networks.test.mtu"]
 
 
 def test_a_profile_that_fits_too_few_nodes_is_an_error(tmp_path):

@@ -80,7 +80,7 @@ def test_a_benchmark_needs_a_check_that_reframe_runs(
     (checks / "comms.py").unlink()
     if text:
         (checks / "comms.py").write_text(text)
-    found = [" ".join(one) for one in site_problems(load_site(LAB))]
+    found = [" ".join(site_problem) for site_problem in site_problems(load_site(LAB))]
     assert len(found) == bool(message)
     assert all(message in one and "benchmarks.comms" in one for one in found)
 
@@ -258,7 +258,7 @@ def test_a_wrong_value_comes_with_an_example_of_its_field(changed):
     file.write_text(file.read_text().replace("repeats: 2", "repeats: 0"))
     with pytest.raises(InputError) as caught:
         load_site(file)
-    corrections = {one.field: one.correction for one in caught.value.problems}
+    corrections = {problem.field: problem.correction for problem in caught.value.problems}
     assert corrections["nodes.0.cores"] == "write for example 'cores: 16'"
     assert corrections["trial.repeats"] == "write for example 'repeats: 2'"
 

@@ -30,10 +30,10 @@ def test_an_mpi_is_tied_to_the_bond_and_elsewhere_to_the_interface(tmp_path) -> 
     file.write_text(text_with(PAIR, {"  rail-tcp: {network: rail}\n": ""}))
     load_site.cache_clear()
     tied = {
-        tuple(one.get("target_systems", ["*"])): dict(one["env_vars"])[
+        tuple(environment.get("target_systems", ["*"])): dict(environment["env_vars"])[
             "OMPI_MCA_btl_tcp_if_include"
         ]
-        for one in settings(file)["environments"]
-        if one["name"] == "openmpi-tcp"
+        for environment in settings(file)["environments"]
+        if environment["name"] == "openmpi-tcp"
     }
     assert tied == {("*",): "eth1", ("pier:compute_pair",): "bond7"}

@@ -76,7 +76,7 @@ def test_a_complete_configuration_has_no_findings(look: Look) -> None:
 )
 def test_each_wrong_setting(look: Look, changed, what: str, sentence: str, fix: str) -> None:
     findings = look(**changed)
-    assert [one.what for one in findings] == [what]
+    assert [finding.what for finding in findings] == [what]
     assert sentence in findings[0].sentence
     assert fix in findings[0].fix
 
@@ -99,7 +99,7 @@ def test_an_empty_configuration(look: Look) -> None:
 def test_features_are_those_of_the_profiles_that_fit(look: Look, nodes: str, sentences) -> None:
     findings = look(nodes=nodes)
     assert len(findings) == len(sentences)
-    assert all(text in one.sentence for one, text in zip(findings, sentences, strict=True))
+    assert all(text in finding.sentence for finding, text in zip(findings, sentences, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_newer_slurm_has_lists_and_two_timeouts(look: Look) -> None:
     assert config == {"Prolog": "/a /b", "EpilogTimeout": "65534"}
     findings = look(Prolog="/site /usr/libexec/seatrial/prolog", PrologEpilogTimeout=None,
                  PrologTimeout="240", EpilogTimeout="65534")  # fmt: skip
-    assert [one.what for one in findings] == ["EpilogTimeout"]
+    assert [finding.what for finding in findings] == ["EpilogTimeout"]
 
 
 def test_a_pattern_that_covers_ours_is_right(look: Look) -> None:

@@ -539,7 +539,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
 
 def lone(figures=(), **fields):
     """A record of evidence, as JSON may have it."""
-    own = [metric().model_dump() if hasattr(one, "model_dump") else one for one in figures]
+    own = [metric().model_dump() if hasattr(figure, "model_dump") else figure for figure in figures]
     case = {"check": "netpipe", "transport": "mpich-ofi", "nodes": 2}
     return {"record": "run", "case": case, "outcome": "ran", "metrics": own, **fields}
 

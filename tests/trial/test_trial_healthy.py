@@ -333,10 +333,10 @@ def test_reframes_database_has_the_same_means_as_the_history(sound, trial_lab):
 
     # What a busy machine makes doubtful is a figure for ReFrame, and none for the history.
     doubtful = {
-        key(run.case, one.metric, one.location, one.unit)
+        key(run.case, metric.metric, metric.location, metric.unit)
         for run in sound.runs
-        for one in run.metrics
-        if one.doubt and not sound.trial.is_rerun(run)
+        for metric in run.metrics
+        if metric.doubt and not sound.trial.is_rerun(run)
     }
     means = {}
     with opened(sound.folder.parent, print) as index:

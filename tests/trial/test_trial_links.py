@@ -143,7 +143,7 @@ def test_a_node_that_dies_is_named_and_the_other_links_are_measured(
     assert others <= {m.location for m in run.metrics if m.metric == "latency_us"}
     assert results.verdict is not None
     assert results.verdict.verdict == "incomplete"
-    assert any("n3 was not measured" in one for one in results.verdict.findings)
+    assert any("n3 was not measured" in finding for finding in results.verdict.findings)
 
 
 def test_a_cable_without_carrier_is_a_node_without_links(

@@ -111,7 +111,7 @@ def test_reruns_confirm_a_broken_bound_or_not(place, trial_lab, workplace, lasts
     ]
     reports = [results.folder / f"reframe-report{end}.json" for end in ("", "-rerun1", "-rerun2")]
     marks = [json.loads(file.read_text())["session_info"] for file in reports[:times]]
-    assert [(one["trial"], one["rerun"]) for one in marks] == [
+    assert [(mark["trial"], mark["rerun"]) for mark in marks] == [
         (results.folder.name, str(number)) for number in range(times)
     ]
     (one,) = [j for j in results.judgements if j.verdict != "error"]

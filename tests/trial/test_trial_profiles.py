@@ -127,7 +127,9 @@ def nic_state(lab):
     commands = ["ip -o link show eth1", "tc qdisc show dev eth1", "ethtool -k eth1",
                 "ethtool -l eth1"]  # fmt: skip
     return {
-        node: [lab.run(["sh", "-c", one], user="root", node=node).stdout for one in commands]
+        node: [
+            lab.run(["sh", "-c", command], user="root", node=node).stdout for command in commands
+        ]
         for node in NODES
     }
 

@@ -59,10 +59,10 @@ class Lost:
         ``samples``: name of an option -> its runs. A further option of the axis is disturbed if all
         runs of its case in the trial were.
         """
-        runs = [one for own in samples.values() for one, _ in own]
-        like = {_like(one.run.case, axis) for one in runs}
+        runs = [sample for own in samples.values() for sample, _ in own]
+        like = {_like(sample.run.case, axis) for sample in runs}
         made = {}
-        for trial in dict.fromkeys(one.trial for one in runs):
+        for trial in dict.fromkeys(sample.trial for sample in runs):
             of_trial = {
                 option: [pair for pair in own if pair[0].trial == trial]
                 for option, own in samples.items()
@@ -71,8 +71,8 @@ class Lost:
                 continue
             nodes, lost = {}, {}
             for option, own in of_trial.items():
-                nodes[option] = {node for one, _ in own for node in one.run.job.nodes}
-                cases = {one.run.case for one, _ in own}
+                nodes[option] = {node for sample, _ in own for node in sample.run.job.nodes}
+                cases = {sample.run.case for sample, _ in own}
                 failed = sum(self.failed.get((trial, case), 0) for case in cases)
                 lost[option] = failed, failed + len(own)
             disturbed = {

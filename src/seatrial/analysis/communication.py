@@ -151,25 +151,25 @@ class _Runs:
 def shares(measured: Iterable[Measured]) -> list[Share]:
     """The share of each case whose runs have the facts of the library."""
     groups: dict[tuple[str, str, str, int, str], _Runs] = defaultdict(_Runs)
-    for one in measured:
-        case, fact = one.run.case, mpi_time.measured(one.run.facts)
+    for sample in measured:
+        case, fact = sample.run.case, mpi_time.measured(sample.run.facts)
         if fact is None:
             continue
         name = f"{case.check} {case.variant}".rstrip()
-        group = groups[name, case.route, case.profile, case.nodes, one.run.hardware]
-        group.runs.append(one)
+        group = groups[name, case.route, case.profile, case.nodes, sample.run.hardware]
+        group.runs.append(sample)
         group.facts.append(fact)
-        plain = [m for m in one.run.metrics if m.metric == performance(case)]
+        plain = [m for m in sample.run.metrics if m.metric == performance(case)]
         if plain and fact.performance is not None:
             group.better = plain[0].better
-            group.plain += [(one, m.value) for m in plain]
-            group.timed.append((one, fact.performance))
-            if part := _timed(one, plain[0], fact):
+            group.plain += [(sample, m.value) for m in plain]
+            group.timed.append((sample, fact.performance))
+            if part := _timed(sample, plain[0], fact):
                 group.parts.append(part)
     return [_share(*subject, group) for subject, group in groups.items()]
 
 
-def _timed(one: Measured, plain: Metric, fact: MpiTime) -> float | None:
+def _timed(sample: Measured, plain: Metric, fact: MpiTime) -> float | None:
     """The part of the run with the library that the program timed, at most 1; None: not known.
 
     Where the library did not find it, the seconds are those of the run without the library, times
@@ -177,8 +177,8 @@ def _timed(one: Measured, plain: Metric, fact: MpiTime) -> float | None:
     """
     if fact.timed_s is not None:
         return min(1.0, fact.timed_s / fact.run_s)
-    seconds = [m.value for m in one.run.metrics if m.metric == "time_s"]
-    order = one.run.facts.get("N")
+    seconds = [m.value for m in sample.run.metrics if m.metric == "time_s"]
+    order = sample.run.facts.get("N")
     if not seconds and plain.metric == "hpl_GFLOPS" and isinstance(order, int):
         seconds = [flops(order) / plain.value / 1e9] if plain.value > 0 else []
     if fault(seconds) or fault([plain.value]) or fault([fact.performance or 0.0]):
@@ -194,24 +194,26 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
     calls: dict[str, float] = defaultdict(float)
     moving = moved = 0
     for fact in facts:
-        for call, one in fact.by_call.items():
-            calls[call] += one.s
-            if one.bytes:
-                moving += one.calls
-                moved += one.bytes
+        for call, call_time in fact.by_call.items():
+            calls[call] += call_time.s
+            if call_time.bytes:
+                moving += call_time.calls
+                moved += call_time.bytes
     total = sum(calls.values())
     by_call = {call: calls[call] / total for call in sorted(calls, key=lambda c: -calls[c])} \
         if total > 0 else {}  # fmt: skip
     of_timed = [
-        (one, fact.timed_mpi_s / fact.timed_s)
-        for one, fact in zip(group.runs, facts, strict=True)
+        (sample, fact.timed_mpi_s / fact.timed_s)
+        for sample, fact in zip(group.runs, facts, strict=True)
         if fact.timed_s is not None and fact.timed_mpi_s is not None
     ]
     slowdown = None
     plain, timed = ([value for _, value in own] for own in (group.plain, group.timed))
     if not fault(plain) and not fault(timed):
         slowdown = gain(blocks_of(group.plain), blocks_of(group.timed), group.better)
-    in_mpi = [(one, fact.mpi_s / fact.run_s) for one, fact in zip(group.runs, facts, strict=True)]
+    in_mpi = [
+        (sample, fact.mpi_s / fact.run_s) for sample, fact in zip(group.runs, facts, strict=True)
+    ]
     return Share(
         name, route, profile, nodes, hardware,
         middle(blocks_of(in_mpi)), by_call,
@@ -282,9 +284,9 @@ def _counted(response: float) -> float:
 def _corrected(relations: Sequence[Relation]) -> list[Relation]:
     """With the p values of Holm, over the profiles that are compared with one base."""
     families: dict[tuple[str, str, int, str], list[int]] = defaultdict(list)
-    for i, one in enumerate(relations):
-        if one.p is not None:
-            families[one.base, one.route, one.nodes, one.hardware].append(i)
+    for i, relation in enumerate(relations):
+        if relation.p is not None:
+            families[relation.base, relation.route, relation.nodes, relation.hardware].append(i)
     made = list(relations)
     for own in families.values():
         largest = 0.0

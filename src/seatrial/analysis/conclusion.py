@@ -38,8 +38,8 @@ class Estimate:
     high: float
 
 
-def scaled(one: Estimate, factor: float) -> Estimate:
-    return Estimate(one.value * factor, one.low * factor, one.high * factor)
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor)
 
 
 @dataclass(frozen=True)
@@ -124,20 +124,20 @@ def by_block(samples: Iterable[tuple[Hashable, float]]) -> list[float]:
 
 def blocks_of(samples: Iterable[tuple[Measured, float]]) -> list[float]:
     """``by_block`` of figures of runs."""
-    return by_block((one.block, value) for one, value in samples)
+    return by_block((sample.block, value) for sample, value in samples)
 
 
 def unit_of(measured: Iterable[Measured]) -> Unit:
     """What a block of some runs is: a single run only if all are in virtual time."""
-    return "repeat" if all(one.virtual_time for one in measured) else "round"
+    return "repeat" if all(sample.virtual_time for sample in measured) else "round"
 
 
 def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:
     """The inputs of a conclusion from runs, in the order of the runs."""
     listed = list(measured)
     return Inputs(
-        tuple(dict.fromkeys(one.trial for one in listed)),
-        tuple(dict.fromkeys(one.run.case for one in listed)),
+        tuple(dict.fromkeys(sample.trial for sample in listed)),
+        tuple(dict.fromkeys(sample.run.case for sample in listed)),
         samples,
     )
 
@@ -170,9 +170,9 @@ def nodes_by_option(
 ) -> dict[str, dict[str, set[str]]]:
     """Trial -> option -> the nodes of its runs, as far as they are on record."""
     nodes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for one in measured:
-        if one.run.job.nodes:
-            nodes[one.trial][axis.option(one.run.case)].update(one.run.job.nodes)
+    for sample in measured:
+        if sample.run.job.nodes:
+            nodes[sample.trial][axis.option(sample.run.case)].update(sample.run.job.nodes)
     return nodes
 
 
@@ -199,8 +199,8 @@ def comparable(by_profile: Mapping[Profile, Sequence[Measured]]) -> dict[Profile
     """
     profiles: dict[str, set[Profile]] = defaultdict(set)
     for profile, runs in by_profile.items():
-        for one in runs:
-            profiles[one.trial].add(profile)
+        for sample in runs:
+            profiles[sample.trial].add(profile)
     widest = max(profiles.values(), key=len, default=set())
     trials = {trial for trial, own in profiles.items() if own >= widest}
     of_widest = {profile: runs for profile, runs in by_profile.items() if profile in widest}

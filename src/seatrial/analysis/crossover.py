@@ -269,17 +269,17 @@ def comparisons(
     disturbed at single sizes, so it has no knee.
     """
     groups: dict[_Key, dict[str, list[Measured]]] = {}
-    for one in measured:
-        case = one.run.case
+    for sample in measured:
+        case = sample.run.case
         option = axis.option(case)
-        for curve in one.run.curves if option else ():
-            if not _is_compared(curve, one.run):
+        for curve in sample.run.curves if option else ():
+            if not _is_compared(curve, sample.run):
                 continue
             key = (
-                case.check, axis.route(case), axis.profile(case), axis.hardware(one.run),
+                case.check, axis.route(case), axis.profile(case), axis.hardware(sample.run),
                 case.nodes, curve.name, curve.y_name == RATE,
             )  # fmt: skip
-            groups.setdefault(key, {}).setdefault(option, []).append(one)
+            groups.setdefault(key, {}).setdefault(option, []).append(sample)
     complete = {key: comparable(options) for key, options in groups.items()}
     return [
         _compared(axis, key, options, costs, lost)
@@ -310,20 +310,22 @@ def _compared(
     lost: Lost,
 ) -> Comparison:
     check, route, profile, hardware, nodes, name, rate = key
-    runs = [one for own in options.values() for one in own]
-    curves = {option: [_points(one, name, rate) for one in own] for option, own in options.items()}
+    runs = [sample for own in options.values() for sample in own]
+    curves = {
+        option: [_points(sample, name, rate) for sample in own] for option, own in options.items()
+    }
     sizes = sorted(set.intersection(*(set(points) for own in curves.values() for points in own)))
     kinds = {
         f"{curve.y_name} in {curve.y_unit or 'no unit'}"
-        for one in runs
-        for curve in one.run.curves
+        for sample in runs
+        for curve in sample.run.curves
         if curve.name == name and _is_kind(curve, rate)
     }
     fault = "" if sizes else "its runs have no size with a time in common"
     if len(kinds) > 1:
         fault = f"its runs have {' and '.join(sorted(kinds))}"
     if axis == NETWORK:
-        hardware, changed = networks_of(one.run for one in runs)
+        hardware, changed = networks_of(sample.run for sample in runs)
         fault = fault or changed
     key = (check, route, profile, hardware, nodes, name, rate)
     if fault:
@@ -348,7 +350,7 @@ def _compared(
     knees = {
         option: at
         for option, own in options.items()
-        if not any((one.trial, one.run.case) in lost.disturbed for one in own)
+        if not any((sample.trial, sample.run.case) in lost.disturbed for sample in own)
         and (at := _knee(own, middle[option], curves[option]))
     }
     return Comparison(
@@ -386,7 +388,7 @@ def _of_blocks(
 ) -> list[Points]:
     """The median of each block of runs at each size."""
     by_size = {
-        n: blocks_of((one, p[n]) for one, p in zip(runs, curves, strict=True)) for n in sizes
+        n: blocks_of((sample, p[n]) for sample, p in zip(runs, curves, strict=True)) for n in sizes
     }
     return [
         dict(zip(sizes, of_block, strict=True)) for of_block in zip(*by_size.values(), strict=True)
@@ -397,12 +399,12 @@ def _is_kind(curve: Curve, rate: bool) -> bool:
     return curve.y_name == RATE if rate else curve.y_name in TIMES
 
 
-def _points(one: Measured, name: str, rate: bool) -> Points:
+def _points(sample: Measured, name: str, rate: bool) -> Points:
     """Size in B -> time in us; ``rate``: that of the size at the bandwidth, in MB/s.
 
     Others, such as zero, were not measured.
     """
-    curve = next(c for c in one.run.curves if c.name == name and _is_kind(c, rate))
+    curve = next(c for c in sample.run.curves if c.name == name and _is_kind(c, rate))
     points = {n: y for n, y in curve.points if 0 < n < math.inf and 0 < y < math.inf}
     return {n: n / y for n, y in points.items()} if rate else points
 
@@ -422,12 +424,12 @@ def _fastest(
         if (own := [n for n in sizes if above < n <= up_to])
     }
     result = []
-    unit = unit_of(one for runs in options.values() for one in runs)
+    unit = unit_of(sample for runs in options.values() for sample in runs)
     for word, own in ranges.items():
         samples = {
             option: [
-                (one, geometric_mean(points[n] for n in own))
-                for one, points in zip(options[option], of_runs, strict=True)
+                (sample, geometric_mean(points[n] for n in own))
+                for sample, points in zip(options[option], of_runs, strict=True)
             ]
             for option, of_runs in curves.items()
         }

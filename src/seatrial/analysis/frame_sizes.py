@@ -157,25 +157,27 @@ def sweeps(
     trials: Sequence[Results], measured: Iterable[Measured], lost: Lost = NOTHING_LOST
 ) -> list[Sweep]:
     """A sweep of each figure that was measured with several MTUs and all else equal."""
-    used = {(one.trial.trial, use.name): use for one in trials for use in one.trial.profiles}
+    used = {
+        (results.trial.trial, use.name): use for results in trials for use in results.trial.profiles
+    }
     groups: dict[tuple[Any, ...], dict[_Setting, list[tuple[Measured, float]]]] = {}
     frames: dict[tuple[str, _Setting], float] = {}
-    for one in measured:
-        setting = _setting(used.get((one.trial, one.run.case.profile)), one.run)
+    for sample in measured:
+        setting = _setting(used.get((sample.trial, sample.run.case.profile)), sample.run)
         if setting is None:
             continue
-        hardware = one.run.hardware
-        seen = max(_bytes_per_frame(one.run), default=0.0)
+        hardware = sample.run.hardware
+        seen = max(_bytes_per_frame(sample.run), default=0.0)
         frames[hardware, setting] = max(seen, frames.get((hardware, setting), 0.0))
-        for name, metric, unit, better, value in _figures(one.run):
-            case = one.run.case
+        for name, metric, unit, better, value in _figures(sample.run):
+            case = sample.run.case
             key = (name, metric, unit, better, case.route, case.nodes, hardware, setting.rest)
-            groups.setdefault(key, {}).setdefault(setting, []).append((one, value))
+            groups.setdefault(key, {}).setdefault(setting, []).append((sample, value))
     made = (
         _sweep(key, own, {s: b for (where, s), b in frames.items() if where == key[6]}, lost)
         for key, own in groups.items()
     )
-    return [one for one in made if one]
+    return [sweep for sweep in made if sweep]
 
 
 def _setting(use: ProfileUse | None, run: Run) -> _Setting | None:
@@ -217,10 +219,10 @@ def _bytes_per_frame(run: Run) -> list[float]:
     counters = run.path.counters if run.path else []
     return [
         count / packets
-        for one in counters
-        if run.path and one.network == run.path.network
+        for counter in counters
+        if run.path and counter.network == run.path.network
         for count, packets in (
-            (one.rx_bytes, one.rx_packets), (one.tx_bytes, one.tx_packets),
+            (counter.rx_bytes, counter.rx_packets), (counter.tx_bytes, counter.tx_packets),
         )
         if packets > 0
     ]  # fmt: skip
@@ -291,8 +293,10 @@ def _of_whole_trials(
     own: Mapping[_Setting, Sequence[tuple[Measured, float]]],
 ) -> dict[_Setting, list[tuple[Measured, float]]]:
     """The samples of the trials and rounds that have all settings of the trial with the most."""
-    kept = comparable({setting: [one for one, _ in samples] for setting, samples in own.items()})
-    whole = {id(one) for runs in kept.values() for one in runs}
+    kept = comparable(
+        {setting: [sample for sample, _ in samples] for setting, samples in own.items()}
+    )
+    whole = {id(sample) for runs in kept.values() for sample in runs}
     return {
         setting: [sample for sample in own[setting] if id(sample[0]) in whole] for setting in kept
     }

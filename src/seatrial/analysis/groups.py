@@ -76,17 +76,17 @@ def grouped(measured: Iterable[Measured]) -> tuple[Groups | None, list[Missing]]
     """The groups of the runs that have the facts of the library ``mpi_time``."""
     runs, excluded = [], []
     by_case: dict[tuple[Case, str], list[Row]] = defaultdict(list)
-    for one in measured:
-        fact, case = mpi_time.measured(one.run.facts), one.run.case
+    for sample in measured:
+        fact, case = mpi_time.measured(sample.run.facts), sample.run.case
         if fact is None:
             continue
         if not fact.mpi_s:
             excluded.append(_name(case))
             continue
         volume = fact.bytes / 1e6
-        runs.append(one)
+        runs.append(sample)
         row = (volume / fact.mpi_s, volume, float(fact.calls))
-        by_case[case, one.run.hardware].append(row)
+        by_case[case, sample.run.hardware].append(row)
     if not runs:
         return None, []
     names = [_name(case) for case, _ in by_case]
@@ -145,7 +145,7 @@ def groups(
         members = Counter(name for name, _ in of_group)
         made.append(Group(centre, dict(members), of_group))
     made.sort(key=lambda group: -group.cases)
-    constant = [name for name, one in zip(FEATURES, varies, strict=True) if not one]
+    constant = [name for name, vary in zip(FEATURES, varies, strict=True) if not vary]
     listed = list(dict.fromkeys(excluded))
     return Groups(made, score, constant, listed, inputs or Inputs((), (), count))
 

@@ -144,7 +144,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Model:
     }
     # for each end of the last line the least squares of so many lines, and where these end
     paths: dict[int, tuple[float, tuple[int, ...]]]
-    paths = {j: (one, (0, j)) for (i, j), one in squares.items() if i == 0}
+    paths = {j: (square, (0, j)) for (i, j), square in squares.items() if i == 0}
     for lines in range(1, MOST_LINES + 1):
         if 3 * lines > count:  # more coefficients and thresholds than times would fit anything
             break
@@ -155,9 +155,9 @@ def fit(points: Sequence[tuple[float, float]]) -> Model:
             if best is None or criterion < best[0]:
                 best = criterion, cuts
         longer: dict[int, tuple[float, tuple[int, ...]]] = {}
-        for (i, j), one in squares.items():
-            if i in paths and (j not in longer or paths[i][0] + one < longer[j][0]):
-                longer[j] = paths[i][0] + one, (*paths[i][1], j)
+        for (i, j), square in squares.items():
+            if i in paths and (j not in longer or paths[i][0] + square < longer[j][0]):
+                longer[j] = paths[i][0] + square, (*paths[i][1], j)
         paths = longer
     assert best is not None
     criterion, cuts = best
@@ -300,10 +300,10 @@ def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]
     Runs on other hardware, or with another eager limit, are others.
     """
     groups: dict[tuple[Case, str, str], list[Measured]] = defaultdict(list)
-    for one in measured:
-        if one.run.case.check == "comms":
-            limit = repr(one.run.facts.get("eager_limit_B"))
-            groups[one.run.case, one.run.hardware, limit].append(one)
+    for sample in measured:
+        if sample.run.case.check == "comms":
+            limit = repr(sample.run.facts.get("eager_limit_B"))
+            groups[sample.run.case, sample.run.hardware, limit].append(sample)
     good, missing = [], []
     for (case, hardware, _), runs in groups.items():
         try:
@@ -334,8 +334,8 @@ def _points(
     Raises ValueError if a time is not in us, or the sizes not in bytes.
     """
     times: dict[tuple[str, float], list[list[float]]] = defaultdict(lambda: [[] for _ in runs])
-    for i, one in enumerate(runs):
-        for curve in one.run.curves:
+    for i, sample in enumerate(runs):
+        for curve in sample.run.curves:
             for call in CALLS:
                 if curve.name.startswith(f"comms {call}_us rank "):
                     if (curve.x_unit, curve.y_unit) != ("B", "us"):
@@ -365,8 +365,8 @@ def _points(
 def _ranks_apart(runs: Sequence[Measured], call: str) -> RanksApart | None:
     """None if not two ranks have times of a size."""
     times: dict[float, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in runs:
-        for curve in one.run.curves:
+    for sample in runs:
+        for curve in sample.run.curves:
             if curve.name.startswith(f"comms {call}_us rank "):
                 for size, us in curve.points:
                     times[size][curve.name].append(us)
@@ -375,17 +375,17 @@ def _ranks_apart(runs: Sequence[Measured], call: str) -> RanksApart | None:
         middles = [median(values) for values in by_rank.values()]
         if len(middles) > 1 and min(middles) > 0:
             made.append(RanksApart(size, min(middles), max(middles)))
-    return max(made, key=lambda one: one.high / one.low, default=None)
+    return max(made, key=lambda ranks_apart: ranks_apart.high / ranks_apart.low, default=None)
 
 
 def _widened(model: Model, level: float) -> Model:
     """With the intervals of the coefficients wider by a relative uncertainty of all times."""
 
-    def wider(one: Estimate) -> Estimate:
-        half = math.hypot(one.high - one.value, level * one.value)
-        return Estimate(one.value, one.value - half, one.value + half)
+    def wider(estimate: Estimate) -> Estimate:
+        half = math.hypot(estimate.high - estimate.value, level * estimate.value)
+        return Estimate(estimate.value, estimate.value - half, estimate.value + half)
 
-    lines = (Line(wider(one.intercept), wider(one.slope), one.last) for one in model.lines)
+    lines = (Line(wider(line.intercept), wider(line.slope), line.last) for line in model.lines)
     return replace(model, lines=tuple(lines))
 
 

@@ -83,13 +83,13 @@ def cpu_time(run: Run) -> list[float]:
 def profile_costs(measured: Iterable[Measured]) -> list[ProfileCosts]:
     """The costs for each hardware under which at least two profiles were measured."""
     groups: dict[tuple[str, str], dict[str, list[Measured]]] = {}  # hardware, check
-    for one in measured:
-        case = one.run.case
+    for sample in measured:
+        case = sample.run.case
         if case.transport == PLAIN_SOCKETS and case.check in {
             check for check, _ in METRICS.values()
         }:
-            profiles = groups.setdefault((one.run.hardware, case.check), {})
-            profiles.setdefault(case.profile, []).append(one)
+            profiles = groups.setdefault((sample.run.hardware, case.check), {})
+            profiles.setdefault(case.profile, []).append(sample)
     samples: dict[
         str, dict[str, dict[str, list[tuple[Measured, float]]]]
     ] = {}  # hardware, profile, metric

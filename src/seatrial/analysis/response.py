@@ -102,50 +102,56 @@ def responses(
 
     What single cases lack is said of the axis of profiles alone, which each case has.
     """
-    if axis != PROFILE and len({axis.option(run.case) for one in trials for run in one.runs}) < 2:
+    if (
+        axis != PROFILE
+        and len({axis.option(run.case) for results in trials for run in results.runs}) < 2
+    ):
         return [], []  # most sites have one network: nothing is collected for it
     measured: dict[Subject, dict[str, dict[str, _Of]]] = {}  # subject, trial, option
     disturbed: dict[Subject, set[str]] = {}  # options without an undisturbed run in some trial
     failures = failed(trials)
     used: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
     missing = []
-    for one in trials:
+    for results in trials:
         # of a trial with a million figures, collect those of the applications alone
-        runs = [run for run in one.runs if performance(run.case) and axis.option(run.case)]
-        planned = [run for run in runs if not one.trial.is_rerun(run)]
+        runs = [run for run in results.runs if performance(run.case) and axis.option(run.case)]
+        planned = [run for run in runs if not results.trial.is_rerun(run)]
         hardware = {run.case: axis.hardware(run) for run in valid_runs(planned)}
         quiet = [run for run in planned if not is_disturbed(run)]
         valid = [
-            Measured(one.trial.trial, run, one.trial.virtual_time) for run in valid_runs(quiet)
+            Measured(results.trial.trial, run, results.trial.virtual_time)
+            for run in valid_runs(quiet)
         ]
         for each in valid:
-            used[one.trial.trial, each.run.case].append(each)
+            used[results.trial.trial, each.run.case].append(each)
         for case in hardware.keys() - {each.run.case for each in valid}:
             subject = _subject(axis, case, hardware[case])
             disturbed.setdefault(subject, set()).add(axis.option(case))
-        for case, why in case_errors(one.trial, one.runs).items():
+        for case, why in case_errors(results.trial, results.runs).items():
             if performance(case):
                 takes = "a run without this error"
                 # the name of the case is the subject: cases that failed alike are one sentence
                 why = f"it{why.removeprefix(case.id)}".removeprefix("it: ")
-                missing.append(Missing("runs", f"{case.id} in {one.trial.trial}", why, takes))
-        for case, figures in collect(one.trial, quiet).items():
+                missing.append(Missing("runs", f"{case.id} in {results.trial.trial}", why, takes))
+        for case, figures in collect(results.trial, quiet).items():
             figure = figures.get(performance(case), {}).get(None)
             if figure is None or not figure.values:
                 continue
             if why := figure.fault or figure.doubt:
                 missing.append(
-                    Missing("response", f"{case.id} in {one.trial.trial}", why, "another run")
+                    Missing("response", f"{case.id} in {results.trial.trial}", why, "another run")
                 )
                 continue
             subject = _subject(axis, case, hardware[case])
             blocks: dict[int, list[float]] = defaultdict(list)
             for at, value in zip(figure.runs, figure.values, strict=True):
                 blocks[valid[at].block[1]].append(value)
-            of_trial = measured.setdefault(subject, {}).setdefault(one.trial.trial, {})
-            lacking = failures[one.trial.trial, case]
+            of_trial = measured.setdefault(subject, {}).setdefault(results.trial.trial, {})
+            lacking = failures[results.trial.trial, case]
             lost = (lacking, lacking + len(figure.values))
-            of_trial[axis.option(case)] = _Of(figure, dict(blocks), lost, one.trial.virtual_time)
+            of_trial[axis.option(case)] = _Of(
+                figure, dict(blocks), lost, results.trial.virtual_time
+            )
     if axis != PROFILE:
         missing = []
     behind = _behind(measured)
@@ -223,16 +229,16 @@ def _response(
         for option in options
         for run in used[trial, own[option].figure.case]
     ]
-    units = {(one.unit, one.better) for one in samples.values()}
+    units = {(sample.unit, sample.better) for sample in samples.values()}
     why = ""
     if len(units) > 1:
         why = f"its unit or its better direction differs between {axis.name}s or trials"
     if not hardware and not why:
-        hardware, why = networks_of(one.run for one in runs)
+        hardware, why = networks_of(sample.run for sample in runs)
     if why:
         return None, [*lost, Missing(kind, where, why, "records of one unit and hardware")]
     first = samples[options[0]]
-    values = {option: one.blocks for option, one in samples.items()}
+    values = {option: sample.blocks for option, sample in samples.items()}
     base = BASE if BASE in values else options[0]
     if axis != PROFILE:
         base = max(options, key=lambda option: behind.get(option, 0.0))
@@ -251,7 +257,7 @@ def _response(
         for trial, own in pooled.items()
     }
     decision = answer(of_trials, first.better, axis, unit_of(runs))
-    inputs = Inputs(tuple(pooled), tuple(cases), sum(one.runs for one in samples.values()))
+    inputs = Inputs(tuple(pooled), tuple(cases), sum(sample.runs for sample in samples.values()))
     return Response(
         name, route, nodes, hardware, next(iter(pooled.values()))[options[0]].figure.metric,
         first.unit, base, {o: median(v) for o, v in values.items()}, ratios,
@@ -292,7 +298,7 @@ def _behind(measured: Mapping[Subject, Mapping[str, Mapping[str, _Of]]]) -> dict
     sums: dict[str, float] = defaultdict(float)
     for by_trial in measured.values():
         for own in by_trial.values():
-            medians = {option: median(one.blocks) for option, one in own.items()}
+            medians = {option: median(of.blocks) for option, of in own.items()}
             if any(fault([value]) for value in medians.values()):
                 continue
             sign = 1 if next(iter(own.values())).figure.better == "higher" else -1

@@ -23,18 +23,18 @@ _BEFORE_IT = ("setup", "submit")
 def usable(trials: Sequence[Results]) -> tuple[list[Results], list[Missing]]:
     """The trials without the valid runs that have an absurd number, and what was left out."""
     made, missing = [], []
-    for one in trials:
-        faults = {id(run): why for run in valid_runs(one.runs) if (why := absurd(run))}
+    for results in trials:
+        faults = {id(run): why for run in valid_runs(results.runs) if (why := absurd(run))}
         if faults:
             lost = dict.fromkeys(
-                (run.case, faults[id(run)]) for run in one.runs if id(run) in faults
+                (run.case, faults[id(run)]) for run in results.runs if id(run) in faults
             )
             for case, why in lost:
-                subject, why = f"{case.id} in {one.trial.trial}", f"one is left out, as {why}"
+                subject, why = f"{case.id} in {results.trial.trial}", f"one is left out, as {why}"
                 missing.append(Missing("usable runs", subject, why, "another run"))
-            runs = [run for run in one.runs if id(run) not in faults]
-            one = one.model_copy(update={"runs": runs})
-        made.append(one)
+            runs = [run for run in results.runs if id(run) not in faults]
+            results = results.model_copy(update={"runs": runs})
+        made.append(results)
     return made, missing
 
 
@@ -42,16 +42,18 @@ def measured(trials: Sequence[Results]) -> list[Measured]:
     """The valid runs of usable trials without reruns and disturbed runs, in the order of the plan:
     the first profile may be a base."""
     return [
-        Measured(one.trial.trial, run, one.trial.virtual_time)
-        for one in trials
-        for run in _planned(one)
+        Measured(results.trial.trial, run, results.trial.virtual_time)
+        for results in trials
+        for run in _planned(results)
     ]
 
 
-def _planned(one: Results) -> list[Run]:
-    place = {case: i for i, case in enumerate(one.trial.cases)}
+def _planned(results: Results) -> list[Run]:
+    place = {case: i for i, case in enumerate(results.trial.cases)}
     planned = (
-        run for run in valid_runs(one.runs) if not one.trial.is_rerun(run) and not is_disturbed(run)
+        run
+        for run in valid_runs(results.runs)
+        if not results.trial.is_rerun(run) and not is_disturbed(run)
     )
     return sorted(planned, key=lambda run: place.get(run.case, len(place)))
 
@@ -59,21 +61,21 @@ def _planned(one: Results) -> list[Run]:
 def disturbed(trials: Sequence[Results]) -> dict[tuple[str, Case], tuple[int, int]]:
     """Trials and cases with runs that other programs disturbed: how many of how many runs."""
     made: dict[tuple[str, Case], tuple[int, int]] = {}
-    for one in trials:
-        planned = [run for run in valid_runs(one.runs) if not one.trial.is_rerun(run)]
+    for results in trials:
+        planned = [run for run in valid_runs(results.runs) if not results.trial.is_rerun(run)]
         total: Counter[Case] = Counter(run.case for run in planned)
         lost: Counter[Case] = Counter(run.case for run in planned if is_disturbed(run))
-        made |= {(one.trial.trial, case): (count, total[case]) for case, count in lost.items()}
+        made |= {(results.trial.trial, case): (count, total[case]) for case, count in lost.items()}
     return made
 
 
 def failed(trials: Sequence[Results]) -> Counter[tuple[str, Case]]:
     """How many planned runs of each case of each trial failed, in the program or its profile."""
     return Counter(
-        (one.trial.trial, run.case)
-        for one in trials
-        for run in one.runs
-        if run.outcome != "ran" and run.phase not in _BEFORE_IT and not one.trial.is_rerun(run)
+        (results.trial.trial, run.case)
+        for results in trials
+        for run in results.runs
+        if run.outcome != "ran" and run.phase not in _BEFORE_IT and not results.trial.is_rerun(run)
     )
 
 

@@ -202,9 +202,9 @@ def fit(samples: Mapping[int, Sequence[float]]) -> Model:
     return replace(chosen, a0=a0, a1=a1, share=share)
 
 
-def _around(one: Estimate, other: Estimate) -> Estimate:
+def _around(estimate: Estimate, other: Estimate) -> Estimate:
     """An estimate with an interval that holds that of another one, too."""
-    return Estimate(one.value, min(one.low, other.low), max(one.high, other.high))
+    return Estimate(estimate.value, min(estimate.low, other.low), max(estimate.high, other.high))
 
 
 def _solve(samples: Mapping[int, Sequence[float]], terms: int) -> tuple[Model, float]:
@@ -284,17 +284,17 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
     numbers of processes.
     """
     groups: dict[tuple[str, str, str, str], list[Measured]] = defaultdict(list)
-    for one in measured:
-        case = one.run.case
+    for sample in measured:
+        case = sample.run.case
         if case.check == "npb":
-            groups[case.variant, case.route, case.profile, one.run.hardware].append(one)
+            groups[case.variant, case.route, case.profile, sample.run.hardware].append(sample)
     good, missing = [], []
     for (variant, route, profile, _), of_case in groups.items():
         name = f"npb {variant}, {route}, {profile}"
         by_count: dict[int, list[Measured]] = defaultdict(list)
-        for one in of_case:
-            if count := _processes(one):
-                by_count[count].append(one)
+        for sample in of_case:
+            if count := _processes(sample):
+                by_count[count].append(sample)
         kept = comparable(by_count)
         runs = [one for own in kept.values() for one in own]
         if lost := sorted(by_count.keys() - kept.keys()):
@@ -323,7 +323,9 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
 
 def _times(runs: Sequence[Measured]) -> list[tuple[Measured, float]]:
     """Each run with its time in s."""
-    return [(one, m.value) for one in runs for m in one.run.metrics if m.metric == "time_s"]
+    return [
+        (sample, m.value) for sample in runs for m in sample.run.metrics if m.metric == "time_s"
+    ]
 
 
 def _apart(runs: Sequence[Measured], of_timed: bool) -> list[tuple[float, float]]:
@@ -332,18 +334,18 @@ def _apart(runs: Sequence[Measured], of_timed: bool) -> list[tuple[float, float]
     ``of_timed``: of the part that the program times, else of the whole run.
     """
     known = []
-    for one in runs:
-        if fact := mpi_time.measured(one.run.facts):
+    for sample in runs:
+        if fact := mpi_time.measured(sample.run.facts):
             whole, mpi = fact.run_s, fact.mpi_s
             if of_timed and fact.timed_s is not None:
                 whole, mpi = fact.timed_s, fact.timed_mpi_s or 0.0
             if whole > mpi:
-                known.append((one, whole - mpi, mpi))
+                known.append((sample, whole - mpi, mpi))
     own = blocks_of((one, computing) for one, computing, _ in known)
     return list(zip(own, blocks_of((one, mpi) for one, _, mpi in known), strict=True))
 
 
-def _processes(one: Measured) -> int:
+def _processes(sample: Measured) -> int:
     """The number of processes of a run; 0 if it is not known."""
-    count = one.run.facts.get("processes")
+    count = sample.run.facts.get("processes")
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0

@@ -177,16 +177,16 @@ def _layout(facts: _Facts) -> Layout:
 
 def several_pairs(measured: Iterable[Measured], lost: Lost = NOTHING_LOST) -> list[SeveralPairs]:
     """The conclusions of each transport, hardware and size of messages."""
-    known = [(one, facts) for one in measured if (facts := _facts(one.run))]
-    drivers = _drivers(one for one, _ in known)
+    known = [(sample, facts) for sample in measured if (facts := _facts(sample.run))]
+    drivers = _drivers(sample for sample, _ in known)
     groups: dict[tuple[str, str, int, float], list[tuple[Measured, _Facts]]] = defaultdict(list)
-    for one, facts in known:
-        run = one.run
+    for sample, facts in known:
+        run = sample.run
         names = sorted({name for node in run.job.nodes for name in drivers.get(node, ())})
         hardware = f"driver {', '.join(names)}" if names else "?"
         size = run.facts.get("message_B")
         size = float(size) if isinstance(size, int) else 0.0
-        groups[run.case.route, hardware, run.case.nodes, size].append((one, facts))
+        groups[run.case.route, hardware, run.case.nodes, size].append((sample, facts))
     return [_of_group(*key, own, lost) for key, own in groups.items()]
 
 
@@ -205,9 +205,9 @@ def _drivers(measured: Iterable[Measured]) -> dict[str, set[str]]:
     The members of a bond are not on record under its profile.
     """
     drivers: dict[str, set[str]] = defaultdict(set)
-    for one in measured:
-        used = one.run.facts.get("through")
-        for node, name, before in one.run.nic_before():
+    for sample in measured:
+        used = sample.run.facts.get("through")
+        for node, name, before in sample.run.nic_before():
             driver = before.get("driver")
             if isinstance(used, list) and name in used and isinstance(driver, str):
                 drivers[node] |= {driver} - {"bonding"}
@@ -223,16 +223,16 @@ def _of_group(
     lost: Lost,
 ) -> SeveralPairs:
     by_profile: dict[str, list[Measured]] = defaultdict(list)
-    for one, _ in own:
-        by_profile[one.run.case.profile].append(one)
+    for sample, _ in own:
+        by_profile[sample.run.case.profile].append(sample)
     kept = {id(one) for runs in comparable(by_profile).values() for one in runs}
     between: dict[tuple[str, int], _Runs] = defaultdict(_Runs)
     inside: dict[int, _Runs] = defaultdict(_Runs)
     used = []
-    for one, facts in own:
-        if id(one) not in kept:
+    for sample, facts in own:
+        if id(sample) not in kept:
             continue
-        case = one.run.case
+        case = sample.run.case
         within = case.variant.endswith(WITHIN)
         runs = inside[facts.pairs] if within else between[case.profile, facts.pairs]
         if runs.facts and not within and _layout(facts) != runs.layout:
@@ -241,11 +241,11 @@ def _of_group(
         for pattern in PATTERNS:
             unit = UNITS[pattern].replace("/", "_")
             name = f"{'within_' if within else ''}{pattern}_{unit}"
-            values = [m.value for m in one.run.metrics if m.metric == name]
+            values = [m.value for m in sample.run.metrics if m.metric == name]
             if values and not fault(values):
                 runs.samples[pattern].append(values[0])
-                runs.measured[pattern].append(one)
-        used.append(one)
+                runs.measured[pattern].append(sample)
+        used.append(sample)
     return SeveralPairs(
         route, hardware, nodes, size,
         _points(between),

@@ -53,7 +53,7 @@ class Analysis:
         return [one for one in (*self.responses, *self.others) if one.axis == axis]
 
     def comparisons_of(self, axis: Axis) -> list[crossover.Comparison]:
-        return [one for one in self.comparisons if one.axis == axis]
+        return [comparison for comparison in self.comparisons if comparison.axis == axis]
 
 
 def analyse(trials: Sequence[Results]) -> Analysis:
@@ -70,13 +70,13 @@ def analyse(trials: Sequence[Results]) -> Analysis:
     shares = communication.shares(measured)
     of_runs, not_grouped = groups.grouped(measured)
     in_time = sorted(
-        trials, key=lambda one: one.trial.started.timestamp()
+        trials, key=lambda results: results.trial.started.timestamp()
     )  # the newest prices hold
-    machines = [(one.trial.trial, one.trial.machine) for one in in_time]
+    machines = [(results.trial.trial, results.trial.machine) for results in in_time]
     costs = machines[-1][1].costs if machines else []
     values, not_valued = value.values(measured, machines)
     return Analysis(
-        tuple(one.trial.trial for one in trials),
+        tuple(results.trial.trial for results in trials),
         of_applications,
         [one for made, _ in others.values() for one in made],
         profile_cost.profile_costs(measured),
@@ -104,5 +104,5 @@ def analyse(trials: Sequence[Results]) -> Analysis:
             *not_grouped,
             *not_valued,
         ],
-        {use.name: use.feature for one in trials for use in one.trial.profiles},
+        {use.name: use.feature for results in trials for use in results.trial.profiles},
     )

@@ -85,10 +85,10 @@ class Gain:
     usd_per_GFLOPS: Estimate | None
 
 
-def per(numerator: float, one: Estimate) -> Estimate:
+def per(numerator: float, estimate: Estimate) -> Estimate:
     """``numerator`` over an estimate above zero; ends that are not above zero are infinite."""
-    high = numerator / one.low if one.low > 0 else math.inf
-    return Estimate(numerator / one.value, numerator / one.high, high)
+    high = numerator / estimate.low if estimate.low > 0 else math.inf
+    return Estimate(numerator / estimate.value, numerator / estimate.high, high)
 
 
 def equivalent_nodes(response: Estimate, nodes: int) -> Estimate:
@@ -102,9 +102,9 @@ def values(
     """The value of each case of HPL. ``machines``: trial and what it recorded of the machine."""
     machine, known = _newest(machines), dict(machines)
     by_case: dict[Case, list[Measured]] = defaultdict(list)
-    for one in measured:
-        if any(m.metric == METRIC for m in one.run.metrics):
-            by_case[one.run.case].append(one)
+    for sample in measured:
+        if any(m.metric == METRIC for m in sample.run.metrics):
+            by_case[sample.run.case].append(sample)
     made, missing = [], []
     for case, runs in by_case.items():
         samples = [(one, m.value) for one in runs for m in one.run.metrics if m.metric == METRIC]
@@ -172,10 +172,10 @@ def _applies(cost: Cost, case: Case) -> bool:
 def _peak(runs: Sequence[Measured], known: dict[str, Machine]) -> tuple[float | None, str, str]:
     """The peak of the runs in GFLOPS and its source, or why it is not known."""
     peaks, sources = set(), set()
-    for one in runs:
-        of_nodes, nodes = known[one.trial].peaks, one.run.job.nodes
+    for sample in runs:
+        of_nodes, nodes = known[sample.trial].peaks, sample.run.job.nodes
         if not of_nodes:
-            peak, source = _of_processors(one.run.facts)
+            peak, source = _of_processors(sample.run.facts)
             if not peak:
                 return (
                     None,
@@ -185,7 +185,7 @@ def _peak(runs: Sequence[Measured], known: dict[str, Machine]) -> tuple[float | 
             peaks.add(peak)
             sources.add(source)
             continue
-        if len(nodes) != one.run.case.nodes or not of_nodes.keys() >= set(nodes):
+        if len(nodes) != sample.run.case.nodes or not of_nodes.keys() >= set(nodes):
             return None, "", "the peak of its nodes is not known"
         peaks.add(round(sum(of_nodes[name] for name in nodes), 9))
         sources.add("of its nodes, by site.yaml")
@@ -213,26 +213,26 @@ def gains(responses: Sequence[Response], machines: Sequence[tuple[str, Machine]]
     the response has an answer that can be compared."""
     machine = _newest(machines)
     made = []
-    for one in responses:
-        if one.metric != METRIC or not machine.costs or one.decision.takes:
+    for response in responses:
+        if response.metric != METRIC or not machine.costs or response.decision.takes:
             continue
-        for option, ratio in one.ratios.items():
-            better = ratio.low > 1 and ratio.value >= 1 + one.decision.margin
+        for option, ratio in response.ratios.items():
+            better = ratio.low > 1 and ratio.value >= 1 + response.decision.margin
             price = None
-            if better and one.nodes == machine.nodes:
-                price = _marginal(one, option, machine.costs)
-            nodes = equivalent_nodes(ratio, one.nodes) if better else None
-            none = ratio.high < 1 + one.decision.margin and not better
-            made.append(Gain(one, option, none, nodes, price))
+            if better and response.nodes == machine.nodes:
+                price = _marginal(response, option, machine.costs)
+            nodes = equivalent_nodes(ratio, response.nodes) if better else None
+            none = ratio.high < 1 + response.decision.margin and not better
+            made.append(Gain(response, option, none, nodes, price))
     return made
 
 
-def _marginal(one: Response, option: str, costs: Sequence[Cost]) -> Estimate | None:
+def _marginal(response: Response, option: str, costs: Sequence[Cost]) -> Estimate | None:
     """USD per GFLOPS more than with the base, of costs of the same name for each of the two."""
-    _, usd = prices_of(costs, one.axis, (one.base, option), one.inputs.cases[0])
-    ratio, base = one.ratios[option], one.medians[one.base]
+    _, usd = prices_of(costs, response.axis, (response.base, option), response.inputs.cases[0])
+    ratio, base = response.ratios[option], response.medians[response.base]
     if not usd or ratio.low <= 1:
         return None
-    more = usd[option] - usd[one.base]
+    more = usd[option] - usd[response.base]
     value, *ends = (more / (base * (x - 1)) for x in (ratio.value, ratio.low, ratio.high))
     return Estimate(value, min(ends), max(ends))

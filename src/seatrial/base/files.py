@@ -130,8 +130,8 @@ def files_below(root: Path, relative: Path, most: int) -> tuple[list[str], bool]
         try:
             with folder_below(root, relative / here) as folder, os.scandir(folder) as entries:
                 first = sorted(islice(entries, left + 1), key=lambda entry: entry.name)
-                files = [one.name for one in first if one.is_file(follow_symlinks=False)]
-                inner = [one.name for one in first if one.is_dir(follow_symlinks=False)]
+                files = [entry.name for entry in first if entry.is_file(follow_symlinks=False)]
+                inner = [entry.name for entry in first if entry.is_dir(follow_symlinks=False)]
         except OSError:
             if not here.parts:
                 raise

@@ -142,9 +142,9 @@ class HPCC(Benchmark[HPCCSettings]):
     def metrics(self) -> dict[str, DeclaredMetric]:
         every = {**METRICS, **mpi_time.METRICS} if self.settings.mpi_time else METRICS
         return {
-            name: one
-            for name, one in every.items()
-            if not one.variants or set(one.variants) & set(self.variants())
+            name: declared_metric
+            for name, declared_metric in every.items()
+            if not declared_metric.variants or set(declared_metric.variants) & set(self.variants())
         }
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:

@@ -137,7 +137,7 @@ class Links(Benchmark[LinksSettings]):
         return parse(text, names, job, self.settings)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        own = {name: one._replace(location="link") for name, one in netpipe.METRICS.items()}
+        own = {name: metric._replace(location="link") for name, metric in netpipe.METRICS.items()}
         return {**own, DIRECTED: DeclaredMetric("MB/s", "higher", "direction")}
 
 
@@ -215,11 +215,11 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
     # A pair that failed in its round, by load or for once, has its figures from alone.
     for link, again in alone.items():
         figures.setdefault(link, again[0])
-    for link, one in figures.items():
+    for link, figure in figures.items():
         own = alone.get(link)
-        metrics += _best(own) if own else one.metrics
+        metrics += _best(own) if own else figure.metrics
         if own or len(figures) <= CURVES:
-            curves += (own or [one])[0].curves
+            curves += (own or [figure])[0].curves
     in_rounds = {link: one for link, one in figures.items() if not one.alone}
     suspects, unsure = _suspects(in_rounds, alone, settings.factor)
     metrics = [
@@ -246,7 +246,7 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
 def _best(own: list[_Measured]) -> list[Metric]:
     """The best figure of each metric and location of a link that was measured alone."""
     best: dict[tuple[str, str | None], Metric] = {}
-    for metric in (metric for one in own for metric in one.metrics):
+    for metric in (metric for link in own for metric in link.metrics):
         key = (metric.metric, metric.location)
         kept = best.get(key)
         if kept is None or (metric.value > kept.value) == (metric.better == "higher"):
@@ -288,27 +288,29 @@ def _read(text: str, names: list[str], job: Job, settings: LinksSettings) -> _Re
     return record
 
 
-def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: LinksSettings) -> None:
+def _read_pair(
+    line: _Line, number: int, record: _Record, job: Job, settings: LinksSettings
+) -> None:
     """Add a measured pair, or why it was not measured."""
-    assert one.pair is not None
-    low, high = (record.names[at] for at in one.pair)
+    assert line.pair is not None
+    low, high = (record.names[at] for at in line.pair)
     first, second = sorted((low, high))
     link = f"{first}-{second}"
-    if one.round is not None:
-        record.rounds = max(record.rounds, one.round + 1)
-    if one.streams is None or one.bytes is None:
-        record.failed.setdefault(link, one.failed or "its record has no figures")
+    if line.round is not None:
+        record.rounds = max(record.rounds, line.round + 1)
+    if line.streams is None or line.bytes is None:
+        record.failed.setdefault(link, line.failed or "its record has no figures")
         return
     table = Parsed(metrics=[])
     try:
-        if one.failed:
-            raise ParseError(one.failed)
-        table = netpipe.parse(one.text, int(settings.max_bytes))
+        if line.failed:
+            raise ParseError(line.failed)
+        table = netpipe.parse(line.text, int(settings.max_bytes))
     except ParseError as error:
         # The streams are figures all the same, and the failure is on record.
         record.failed[link] = f"NetPIPE: {error}"
-    moved = table.moved_bytes + sum(count for count, _ in one.streams)
-    for node, carried in zip((low, high), one.bytes, strict=True):
+    moved = table.moved_bytes + sum(count for count, _ in line.streams)
+    for node, carried in zip((low, high), line.bytes, strict=True):
         if carried.get(job.interface, 0) < moved:
             others = ", ".join(
                 f"{name} {n}" for name, n in carried.items() if name != job.interface
@@ -319,7 +321,7 @@ def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: Lin
             )
             return
     beside = False if settings.at_once(job.nodes) > 1 else None
-    alone = True if one.round is None else beside
+    alone = True if line.round is None else beside
     streams = [
         replace(
             higher(DIRECTED, count / seconds / 1e6, "MB/s"),
@@ -327,12 +329,12 @@ def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: Lin
             seconds=seconds,
             alone=alone,
         )
-        for (count, seconds), ends in zip(one.streams, ((low, high), (high, low)), strict=True)
+        for (count, seconds), ends in zip(line.streams, ((low, high), (high, low)), strict=True)
     ]
     record.measured.append(
         _Measured(
             link=(first, second),
-            alone=one.round is None,
+            alone=line.round is None,
             metrics=[
                 *(replace(metric, location=link, alone=alone) for metric in table.metrics),
                 *streams,
@@ -379,20 +381,20 @@ Cell = tuple[tuple[str, str], str]  # link, location
 Groups = tuple[tuple[str, str], ...]
 
 
-def _cells(one: _Measured) -> Iterator[tuple[str, Cell, float, Groups]]:
+def _cells(link: _Measured) -> Iterator[tuple[str, Cell, float, Groups]]:
     """Metric, cell, badness and groups of the figures that are compared, of a measurement."""
-    for metric in one.metrics:
+    for metric in link.metrics:
         location = metric.location or ""
         if metric.metric == DIRECTED:
             sender, receiver = location.split(">")
             groups: Groups = (("sends", sender), ("receives", receiver))
         elif metric.metric in COMPARED:
-            groups = tuple(("", node) for node in one.link)
+            groups = tuple(("", node) for node in link.link)
         else:
             continue
         yield (
             metric.metric,
-            (one.link, location),
+            (link.link, location),
             two_way.badness(metric.value, metric.better),
             groups,
         )
@@ -412,12 +414,12 @@ def _suspects(
     suspects: list[Suspect] = []
     unsure: set[tuple[str, str]] = set()
     tables: dict[str, dict[Cell, tuple[float, Groups]]] = defaultdict(dict)
-    for one in figures.values():
-        for metric, cell, value, groups in _cells(one):
+    for figure in figures.values():
+        for metric, cell, value, groups in _cells(figure):
             tables[metric][cell] = value, groups
     again: dict[str, dict[Cell, float]] = defaultdict(dict)
-    for one in (one for own in alone.values() for one in own):
-        for metric, cell, value, _ in _cells(one):
+    for link in (one for own in alone.values() for one in own):
+        for metric, cell, value, _ in _cells(link):
             again[metric][cell] = min(value, again[metric].get(cell, value))
     limit = math.log(factor)
     for metric, cells in tables.items():

@@ -192,10 +192,10 @@ class MPIPairs(Benchmark[MPIPairsSettings]):
             "within_": tuple(f"{count}-pairs{WITHIN}" for count in own.pairs_within),
         }
         return {
-            f"{prefix}{name}": one._replace(variants=variants)
+            f"{prefix}{name}": metric._replace(variants=variants)
             for prefix, variants in named.items()
             if variants
-            for name, one in METRICS.items()
+            for name, metric in METRICS.items()
         }
 
 

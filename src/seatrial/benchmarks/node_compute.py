@@ -53,4 +53,4 @@ class NodeCompute(Benchmark[NodeComputeSettings]):
         return npb.parse(output(step, folder))
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        return {name: one._replace(location="node") for name, one in npb.METRICS.items()}
+        return {name: metric._replace(location="node") for name, metric in npb.METRICS.items()}

@@ -150,9 +150,9 @@ class OSU(Benchmark[OSUSettings]):
     def metrics(self) -> dict[str, DeclaredMetric]:
         largest = int(self.settings.max_bytes)
         return {
-            name: one
+            name: declared_metric
             for test in self.settings.tests
-            for name, one in declared(test, largest).items()
+            for name, declared_metric in declared(test, largest).items()
         }
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:

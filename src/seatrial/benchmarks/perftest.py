@@ -77,7 +77,7 @@ class Perftest(Benchmark[PerftestSettings]):
     def available(
         self, transport: str, programs: Programs, blas: Collection[str] = ()
     ) -> list[str]:
-        return [one for one in self.variants() if self.has_program(one, programs, blas)]
+        return [variant for variant in self.variants() if self.has_program(variant, programs, blas)]
 
     def steps(self, job: Job) -> list[Step]:
         device, _, number = job.rdma_port.replace("%n", "{node}").partition(":")
@@ -109,14 +109,18 @@ class Perftest(Benchmark[PerftestSettings]):
         return parsed
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        latency = tuple(one for one in self.variants() if one.endswith("_lat"))
-        bandwidth = tuple(one for one in self.variants() if one.endswith("_bw"))
+        latency = tuple(variant for variant in self.variants() if variant.endswith("_lat"))
+        bandwidth = tuple(variant for variant in self.variants() if variant.endswith("_bw"))
         declared = {
             "latency_us": DeclaredMetric("us", "lower", variants=latency),
             "latency_p99_us": DeclaredMetric("us", "lower", variants=latency),
             "bandwidth_MB_s": DeclaredMetric("MB/s", "higher", variants=bandwidth),
         }
-        return {name: one for name, one in declared.items() if one.variants}
+        return {
+            name: declared_metric
+            for name, declared_metric in declared.items()
+            if declared_metric.variants
+        }
 
 
 def parse(text: str, operation: str) -> Parsed:

@@ -65,7 +65,7 @@ def benchmarks_of(modules: Iterable[ModuleType]) -> dict[str, type[Benchmark[Any
         for kind in vars(module).values():
             if not _is_own(kind, module) or kind in classes.values():
                 continue
-            problems += [_problem(kind, *one) for one in _faults(kind)]
+            problems += [_problem(kind, *fault) for fault in _faults(kind)]
             if not _is_name(kind):
                 continue
             if kind.name in classes:

@@ -98,7 +98,9 @@ class Check(rfm.RunOnlyRegressionTest):
 
     def _wrong_settings(self, problems: Sequence[Problem]) -> ReframeSyntaxError:
         option = f"-S {type(self).__name__}.settings={self.settings}: "
-        texts = (str(replace(one, file="", line=None)).removeprefix(": ") for one in problems)
+        texts = (
+            str(replace(problem, file="", line=None)).removeprefix(": ") for problem in problems
+        )
         return ReframeSyntaxError(option + "; ".join(texts))
 
     @property

@@ -78,7 +78,7 @@ def poll(self: slurm.SqueueJobScheduler, *jobs: Any) -> None:
     ids = ",".join(job.jobid for job, _ in missing)
     answer = osext.run_command(f'{self._squeue} -h -j {ids} -o "%F"')
     errors = answer.stderr.strip().splitlines()
-    if answer.returncode == 0 or (errors and all("Invalid job id" in one for one in errors)):
+    if answer.returncode == 0 or (errors and all("Invalid job id" in error for error in errors)):
         self._silent = False
         listed = set(answer.stdout.split())
     else:
@@ -166,7 +166,10 @@ def _partition(
             environment
             for environment, (transport, network) in plan.environments.items()
             if transport in planned.transports
-            and any(profile in one.profiles for one in attachments(plan, transport, network))
+            and any(
+                profile in attachment.profiles
+                for attachment in attachments(plan, transport, network)
+            )
         ],
         # Steps of one job would disturb each other.
         "max_jobs": 1 if held else plan.jobs_in_queue,
@@ -186,15 +189,17 @@ def attachments(plan: Plan, transport: str, network: str) -> list[Attachment]:
     Network "": the first of each profile.
     """
     part = plan.transports[transport]
-    chosen = [one for one in part.attachments if network in ("", one.network)]
+    chosen = [attachment for attachment in part.attachments if network in ("", attachment.network)]
     if network:
         return chosen
-    profiles = dict.fromkeys(profile for one in chosen for profile in one.profiles)
+    profiles = dict.fromkeys(profile for attachment in chosen for profile in attachment.profiles)
     first = {profile: part.under(profile) for profile in profiles}
     return [
-        one.model_copy(update={"profiles": [name for name in profiles if first[name] is one]})
-        for one in chosen
-        if any(used is one for used in first.values())
+        attachment.model_copy(
+            update={"profiles": [name for name in profiles if first[name] is attachment]}
+        )
+        for attachment in chosen
+        if any(used is attachment for used in first.values())
     ]
 
 
@@ -206,13 +211,13 @@ def _environments(plan: Plan, part: Part | None, name: str) -> list[dict[str, An
     """
     usual, *others = attachments(plan, *plan.environments[name])
     environments = [_environment(plan, part, name, usual)]
-    for one in others:
+    for attachment in others:
         partitions = [
             f"{plan.site}:{plan.partition_name(profile, partition)}"
-            for profile in one.profiles
+            for profile in attachment.profiles
             for partition in plan.partitions
         ]
-        own = _environment(plan, part, name, one)
+        own = _environment(plan, part, name, attachment)
         environments.append({**own, "target_systems": partitions})
     return environments
 

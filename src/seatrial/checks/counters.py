@@ -398,11 +398,11 @@ def kernel_volume(counters: Iterable[Counters]) -> int:
     return total
 
 
-def summed(one: RdmaCounters, other: RdmaCounters) -> RdmaCounters:
+def summed(rdma_counters: RdmaCounters, other: RdmaCounters) -> RdmaCounters:
     """The counters of a port over two steps."""
-    total = one.model_copy()
+    total = rdma_counters.model_copy()
     for key in COUNTS:
-        first, second = getattr(one, key), getattr(other, key)
+        first, second = getattr(rdma_counters, key), getattr(other, key)
         setattr(total, key, None if first is None or second is None else first + second)
     return total
 

@@ -186,8 +186,8 @@ def silent_nodes(check, step, folder: Path) -> str:
 
 def common_node(steps: list[StepEvidence]) -> str:
     """A sentence on the one node that all failed steps have, and no other step; else empty."""
-    failed = [set(one.selected) for one in steps if one.reason]
-    others = [set(one.selected) for one in steps if not one.reason]
+    failed = [set(step.selected) for step in steps if step.reason]
+    others = [set(step.selected) for step in steps if not step.reason]
     if len(failed) < 2 or not all(failed):
         return ""
     suspects = set.intersection(*failed).difference(*others)
@@ -319,7 +319,7 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
         run = make_run(check, variant, of_variant)
         run.nic = nic_states(steps, nic_proof.states(records))
         run.nic_proofs = nic_proof.proofs(records)
-        lost = {node for one in steps if one.parsed for node in one.parsed.absent}
+        lost = {node for step in steps if step.parsed for node in step.parsed.absent}
         hold_against_profile(run, check, lost)
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)

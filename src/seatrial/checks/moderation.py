@@ -26,17 +26,18 @@ TOLERANCE = 4.0
 
 def fault(run: Run, interface: str) -> str:
     """Why a coalescing value of the interface has no effect; empty if nothing shows that."""
-    for one in run.activity:
-        rate = one.interrupts_per_s.get(interface)
-        states = run.nic.get(one.node, {}).get(interface, {})
+    for activity in run.activity:
+        rate = activity.interrupts_per_s.get(interface)
+        states = run.nic.get(activity.node, {}).get(interface, {})
         if rate is None or not states:
             continue
         most = max(_allowed(states.get(when)) for when in ("before", "after"))
         if rate > TOLERANCE * most:
             us = states["after"][RX]
             return (
-                f"{one.node}: {interface} reports {RX} {us}, which allows at most "
-                f"{most:.0f} interrupts per second, but step {one.step} had {rate:.0f}: the value "
+                f"{activity.node}: {interface} reports {RX} {us}, which allows at most "
+                f"{most:.0f} interrupts per second, but step {activity.step} had {rate:.0f}: the "
+                "value "
                 "has no effect"
             )
     return ""

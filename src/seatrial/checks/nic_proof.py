@@ -95,10 +95,11 @@ def _reason(record: dict[str, Any]) -> str:
 
 def _differences(record: dict[str, Any]) -> str:
     return "; ".join(
-        f"{name}: {one.get('setting')} is {one.get('actual')}, not {one.get('wanted')}"
+        f"{name}: {difference.get('setting')} is {difference.get('actual')}, not "
+        f"{difference.get('wanted')}"
         for name, data in _interfaces(record)
-        for one in data.get("differences") or ()
-        if isinstance(one, dict)
+        for difference in data.get("differences") or ()
+        if isinstance(difference, dict)
     )
 
 

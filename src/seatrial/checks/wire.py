@@ -40,12 +40,12 @@ def moved(nodes: Iterable[dict[str, Any]]) -> list[WireErrors]:
 def total(errors: Iterable[WireErrors]) -> list[WireErrors]:
     """The sum of several steps, one for each node and interface."""
     sums: dict[tuple[str, str], WireErrors] = {}
-    for one in errors:
-        key = (one.node, one.interface)
+    for error in errors:
+        key = (error.node, error.interface)
         if key not in sums:
-            sums[key] = one.model_copy(deep=True)
+            sums[key] = error.model_copy(deep=True)
             continue
         counts = sums[key].counts
-        for counter, count in one.counts.items():
+        for counter, count in error.counts.items():
             counts[counter] = counts.get(counter, 0) + count
     return list(sums.values())

@@ -112,10 +112,10 @@ def show(comparison: Comparison) -> None:
     ):
         if names:
             say(f"{len(names)} series of {text} only, such as {names[0]}")
-    for one in comparison.differences:
-        how = "chosen" if one.chosen else "also differs"
-        name = condition(one, comparison.cases)
-        say(f"{how}: {name}: {values(one.a)} -> {values(one.b)}")
+    for difference in comparison.differences:
+        how = "chosen" if difference.chosen else "also differs"
+        name = condition(difference, comparison.cases)
+        say(f"{how}: {name}: {values(difference.a)} -> {values(difference.b)}")
     if not comparison.differences:
         say("no recorded version, setting or node differs")
     if comparison.places:

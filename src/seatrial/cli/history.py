@@ -112,10 +112,10 @@ def history(
 def trials_of(index: Index, site: str | None) -> list[KnownTrial]:
     """The trials of a site, or all. Raises InputError if the site has none."""
     trials = index.trials()
-    own = [one for one in trials if site in (None, one.site)]
+    own = [trial for trial in trials if site in (None, trial.site)]
     if site and not own:
         text = f"{index.trials_folder} has no trial of the site {site!r}"
-        hint = suggest(site, {one.site for one in trials})
+        hint = suggest(site, {trial.site for trial in trials})
         raise InputError([Problem("--site", None, "", text, hint)])
     return own
 
@@ -149,15 +149,15 @@ def show_changes(
         say(first)
         for sentence in others:
             say(f"    {sentence}")
-        if one := sites[finding.site].acceptance(finding.id):
-            say(f"    {acceptance(finding, one)}")
-        worse |= bool(joined(finding, one) if one else worse_of(finding.listed))
+        if accepted := sites[finding.site].acceptance(finding.id):
+            say(f"    {acceptance(finding, accepted)}")
+        worse |= bool(joined(finding, accepted) if accepted else worse_of(finding.listed))
     if accepting := [site for site in sites if sites[site].accepted]:
         every = findings(index, sites, site=[literal(site) for site in accepting])
         for site in accepting:
             for sentence in loose([one for one in every if one.site == site], sites[site]):
                 say(f"note: {sentence}")
-    if wrong := [one.folder.name for one in trials if one.wrong_clock]:
+    if wrong := [trial.folder.name for trial in trials if trial.wrong_clock]:
         say(f"not counted, because a clock was wrong: {some(wrong)}")
     count = min(last, len(trials) - len(wrong))
     say(f"{plural(len(shown), 'change')} of level shown by the newest {plural(count, 'trial')}")
@@ -295,9 +295,13 @@ def prune(
         for sentence in index.left_out():
             say(f"not counted, and so kept: {sentence}")
     rows = []
-    for one in survey.candidates:
-        why = f"kept: {one.kept}" if one.kept else f"older than {plural(one.days, 'day')}"
-        rows.append([one.name, str(one.files), megabytes(one.size_b), why])
+    for candidate in survey.candidates:
+        why = (
+            f"kept: {candidate.kept}"
+            if candidate.kept
+            else f"older than {plural(candidate.days, 'day')}"
+        )
+        rows.append([candidate.name, str(candidate.files), megabytes(candidate.size_b), why])
     if rows:
         print_rows(out, ["trial", "files", "size", "raw evidence"], rows)
     size = megabytes(sum(one.size_b for one in survey.removable))
@@ -310,11 +314,11 @@ def prune(
         return
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
     stayed = 0
-    for one in survey.removable:
-        with held(one.trial.folder):
-            why = prune.remove(one, command, version)
+    for candidate in survey.removable:
+        with held(candidate.trial.folder):
+            why = prune.remove(candidate, command, version)
         stayed += bool(why)
-        say(f"{one.name}: kept: {why}" if why else f"{one.name}: removed")
+        say(f"{candidate.name}: kept: {why}" if why else f"{candidate.name}: removed")
     with opened(trials, say):
         pass  # the manifests have changed: the index follows
     if stayed:
@@ -322,12 +326,12 @@ def prune(
 
 
 def show_trials(trials: Sequence[KnownTrial], last: int) -> None:
-    wrong = [one for one in trials if one.wrong_clock][-last:]  # they have no place in time
+    wrong = [trial for trial in trials if trial.wrong_clock][-last:]  # they have no place in time
     shown = [*wrong, *timed(trials)[-last:]]
     rows = [
-        [began(one), one.site, one.word or "none", str(one.figures), one.folder.name,
-         "; ".join(one.marks)]
-        for one in shown
+        [began(trial), trial.site, trial.word or "none", str(trial.figures), trial.folder.name,
+         "; ".join(trial.marks)]
+        for trial in shown
     ]  # fmt: skip
     if rows:
         print_rows(out, ["began (UTC)", "site", "verdict", "figures", "trial", "note"], rows)
@@ -374,7 +378,7 @@ def show_points(series: Series, points: Sequence[Point], last: int) -> None:
 
 
 def explain_unproven(trials: Sequence[KnownTrial]) -> None:
-    if not all(one.proven for one in trials):
+    if not all(trial.proven for trial in trials):
         say(f"{UNPROVEN}: {later.UNPROVEN}")
 
 

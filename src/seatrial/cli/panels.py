@@ -28,16 +28,16 @@ class Panels(TyperGroup):
         for command in _below(self):
             # \b: the next lines are not wrapped, so that an example can be copied
             command.help = (command.help or "").replace("\n\nExample:", "\n\n\b\nExample:")
-            for one in command.params:
-                _name_value(one)
+            for param in command.params:
+                _name_value(param)
             setattr(command, "invoke", _checked(command))  # noqa: B010 - mypy refuses a method
 
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)
-        for one in params:
+        for param in params:
             # each line counts at the top: the usage has the options there
-            if ctx.parent is None or one.name == "show_completion":
-                setattr(one, "hidden", True)  # noqa: B010 - mypy knows no such attribute
+            if ctx.parent is None or param.name == "show_completion":
+                setattr(param, "hidden", True)  # noqa: B010 - mypy knows no such attribute
         return params
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -50,15 +50,15 @@ class Panels(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
-        longest = max(len(str(one.name)) for one in shown)
+        longest = max(len(str(command.name)) for command in shown)
         for title in TITLES:
             formatter.write_heading(title)
             formatter.indent()
             formatter.write_dl(
                 [
-                    (str(one.name).ljust(longest), one.get_short_help_str(formatter.width))
-                    for one in shown
-                    if getattr(one, "rich_help_panel", None) == title
+                    (str(command.name).ljust(longest), command.get_short_help_str(formatter.width))
+                    for command in shown
+                    if getattr(command, "rich_help_panel", None) == title
                 ]
             )
             formatter.dedent()
@@ -78,13 +78,13 @@ def _checked(command: Any) -> Callable[[Any], Any]:
     invoke: Callable[[Any], Any] = command.invoke
 
     def checked(ctx: Any) -> Any:
-        for one in command.params:
-            value = ctx.params.get(one.name)
-            if one.type_descriptor.is_path:
+        for param in command.params:
+            value = ctx.params.get(param.name)
+            if param.type_descriptor.is_path:
                 continue
             for text in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(text, str) and not _is_utf8(text):
-                    name = one.opts[0] if one.opts[0].startswith("-") else one.metavar
+                    name = param.opts[0] if param.opts[0].startswith("-") else param.metavar
                     raise InputError([Problem(name, None, "", f"{text!r} is not UTF-8")])
         return invoke(ctx)
 

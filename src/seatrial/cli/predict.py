@@ -112,13 +112,13 @@ def predict(
         programs.check_program(Path(command[0]))
     results = pooled(trials)
     results, not_used = used.usable(results)
-    for one in not_used:
-        say(f"a run of {one.subject}: {one.reason}")
+    for missing in not_used:
+        say(f"a run of {missing.subject}: {missing.reason}")
     if left_out := sum(count for count, _ in used.disturbed(results).values()):
         say(f"left out: {plural(left_out, 'run')} that waited for a processor")
     runs = used.measured(results)
-    _check_measured("--network", network, (one.run.case.network for one in runs))
-    _check_measured("--transport", transport, (one.run.case.transport for one in runs))
+    _check_measured("--network", network, (sample.run.case.network for sample in runs))
+    _check_measured("--transport", transport, (sample.run.case.transport for sample in runs))
     profile = _profile(runs, profile)
     chosen = transport or _with_times(runs, profile)
     with (
@@ -129,7 +129,9 @@ def predict(
         tell = _progress(status, limit)
         suite = programs.suite_in(source, folder) if source else None
         # the measured cases are compared with the program that they ran
-        own_suite = any(one.run.case.check == "npb" and "version" in one.run.facts for one in runs)
+        own_suite = any(
+            sample.run.case.check == "npb" and "version" in sample.run.facts for sample in runs
+        )
         kernels = programs.Kernels(
             folder, lambda: _source(folder), suite, own_suite=own_suite and suite is not None
         )
@@ -290,7 +292,7 @@ def _time(done: Simulated, pattern: str) -> float:
 
 def _profile(measured: Sequence[Measured], named: str | None) -> str:
     """The profile that is named, else ``default``. Raises InputError if no run has it."""
-    known = list(dict.fromkeys(one.run.case.profile for one in measured))
+    known = list(dict.fromkeys(sample.run.case.profile for sample in measured))
     if named is None and known and "default" not in known:
         raise InputError(
             "--profile: no run is under the profile default: name another one (known here: "
@@ -314,8 +316,8 @@ def _with_times(measured: Sequence[Measured], profile: str) -> str:
 
     others: dict[str, None] = {}
     for check in SOURCES:
-        for one in measured:
-            case = one.run.case
+        for sample in measured:
+            case = sample.run.case
             if case.check == check and case.transport not in PSEUDO_TRANSPORTS:
                 if case.profile == profile:
                     return str(case.transport)

@@ -159,8 +159,8 @@ def _ending(labs: list[Lab]) -> Iterator[None]:
     finally:
         # Ignored, so that the programs which this starts are not interrupted either.
         with signals.handled(signals.ENDING, signal.SIG_IGN):
-            for one in reversed(labs):
-                one.down()
+            for lab in reversed(labs):
+                lab.down()
 
 
 def _tell_guest(tell: Say, number: int, most: int, step: str) -> None:

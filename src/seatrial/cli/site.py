@@ -74,11 +74,14 @@ def check(
             problems += error.problems
     if problems:
         raise InputError(problems)
-    for name, one in checked.items():
-        out.print(f"{name}: no errors, {plural(len(one.plan.cases), 'case')}")
-        for sentence in [*([one.stack_missing] if one.stack_missing else []), *one.notes]:
+    for name, checked_site in checked.items():
+        out.print(f"{name}: no errors, {plural(len(checked_site.plan.cases), 'case')}")
+        for sentence in [
+            *([checked_site.stack_missing] if checked_site.stack_missing else []),
+            *checked_site.notes,
+        ]:
             out.print(f"{name}: note: {sentence}", markup=False)
-        print_contracts(one, prefix=f"{name}: ")
+        print_contracts(checked_site, prefix=f"{name}: ")
 
 
 @app.command()

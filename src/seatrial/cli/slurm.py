@@ -206,10 +206,10 @@ def check(
     layout = lab_layout(lab) if lab else Layout(libexec=libexec, slurm=slurm_conf)
     policy = policy_of(loaded_site, layout)
     findings = check_slurm(lambda words: _scontrol(words, lab), policy, layout)
-    for one in findings:
-        out.print(f"{'ok   ' if one.good else 'wrong'} {one.sentence}", markup=False)
-        if not one.good:
-            out.print(f"      -> {one.fix}", markup=False)
+    for finding in findings:
+        out.print(f"{'ok   ' if finding.good else 'wrong'} {finding.sentence}", markup=False)
+        if not finding.good:
+            out.print(f"      -> {finding.fix}", markup=False)
     here = [] if lab else list(_wrong_here(layout, policy["digest"]))
     for sentence in here:
         _say(f"wrong {sentence}")
@@ -241,7 +241,10 @@ def _refuse_in_use(root: Path, layout: Layout, not_in_use: bool = False) -> None
         text = "it names our files: {}; without them each job drains its nodes"
         fix = "remove the line, then: scontrol reconfigure"
         raise InputError(
-            [Problem(one.file, one.number, "", text.format(one.line), fix) for one in named]
+            [
+                Problem(mention.file, mention.number, "", text.format(mention.line), fix)
+                for mention in named
+            ]
         )
     file = root / layout.slurm.lstrip("/") / "slurm.conf"
     if root != Path("/"):

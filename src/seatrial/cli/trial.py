@@ -166,6 +166,6 @@ def check_place(output: Path) -> None:
 
     Raises InputError.
     """
-    if os.geteuid() == 0 and (one := manifest.exposure(output)):
-        text = f"{one.who}, and could lead what root writes in {output} to another folder"
-        raise InputError([Problem(one.path, None, "--output", text, "name a folder of root")])
+    if os.geteuid() == 0 and (exposed := manifest.exposure(output)):
+        text = f"{exposed.who}, and could lead what root writes in {output} to another folder"
+        raise InputError([Problem(exposed.path, None, "--output", text, "name a folder of root")])

@@ -174,10 +174,12 @@ def _check_same(before: Tuned, now: Tuned, folder: Path) -> None:
                 f"--output {folder}: it has a tune with {name} {old!r}, not {new!r} (name another "
                 "folder, or leave PROGRAM and its options out)"
             )
-    added = {one.candidate for one in now.candidates} - {one.candidate for one in before.candidates}
-    added = {one for one in added if one.name not in before.left_out}
+    added = {candidate.candidate for candidate in now.candidates} - {
+        candidate.candidate for candidate in before.candidates
+    }
+    added = {candidate for candidate in added if candidate.name not in before.left_out}
     if added:
-        names = ", ".join(sorted(one.name for one in added))
+        names = ", ".join(sorted(candidate.name for candidate in added))
         raise InputError(f"--output {folder}: its tune does not compare {names}")
 
 
@@ -213,8 +215,8 @@ def _refused(tuned: Tuned, around: Surroundings) -> dict[Candidate, str]:
 
 def _without(tuned: Tuned, refused: dict[Candidate, str]) -> Tuned:
     """The request without candidates that Slurm refuses. Raises InputError if too few are left."""
-    left = [one for one in tuned.candidates if one.candidate not in refused]
-    reasons = {one.name: why for one, why in refused.items()}
+    left = [candidate for candidate in tuned.candidates if candidate.candidate not in refused]
+    reasons = {candidate.name: why for candidate, why in refused.items()}
     if len(left) < 2:
         listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise InputError(f"there is nothing to compare: {listed}")
@@ -247,13 +249,13 @@ def _print_plan(
     say(f"{shlex.join(tuned.program)}: {plural(tuned.nodes, 'node')}, {plural(ranks, 'rank')}, "
         f"{figure}")  # fmt: skip
     for chosen in tuned.candidates:
-        one = chosen.candidate
-        done = len(study.samples(one))
+        candidate = chosen.candidate
+        done = len(study.samples(candidate))
         how = f"--constraint={chosen.feature}" if chosen.feature else "no constraint"
         notes = [how, f"network {chosen.network} ({chosen.interface})"]
         notes += [f"{plural(done, 'run')} so far"] if done else []
-        notes += [refused[one]] if refused and one in refused else []
-        say(f"  {one.name}: {', '.join(notes)}")
+        notes += [refused[candidate]] if refused and candidate in refused else []
+        say(f"  {candidate.name}: {', '.join(notes)}")
     for text in tuned.left_out_lines():
         say(f"  left out: {text}")
     count = len(tuned.candidates) - len(refused or {})

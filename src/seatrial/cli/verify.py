@@ -81,7 +81,7 @@ def sign_trial(place: Path, key: Path, data: bytes) -> None:
         signature.sign(place, key, data)
     except OSError as error:
         raise LabError(f"the signature cannot be kept: {error}") from None
-    words = (f"verdict {one.number}, {one.word}" for one in verdicts)
+    words = (f"verdict {verdict.number}, {verdict.word}" for verdict in verdicts)
     say(f"signed: {'; '.join(words) or 'a trial without a verdict'}")
 
 

@@ -85,7 +85,7 @@ def new_level(
         )  # fmt: skip
         raise InputError(f"{finding.id} has no level to accept: {why}")
     result.parts = _parts(index, result)
-    result.newest = max(one.started for one in timed(index.trials()) if one.site == site)
+    result.newest = max(trial.started for trial in timed(index.trials()) if trial.site == site)
     return result
 
 
@@ -97,14 +97,14 @@ def _parts(index: Index, level: NewLevel) -> list[Part]:
             changed.setdefault((case, metric), set()).add(location)
     others: dict[tuple[Case, str], list[str]] = {}
     begin = level.finding.first.started
-    for one in index.series() if changed else ():
-        key = one.case, one.metric
+    for series in index.series() if changed else ():
+        key = series.case, series.metric
         if (
-            one.site == level.finding.site
-            and one.location not in changed.get(key, {one.location})
-            and any(point.trial.started >= begin for point in index.points(one))
+            series.site == level.finding.site
+            and series.location not in changed.get(key, {series.location})
+            and any(point.trial.started >= begin for point in index.points(series))
         ):
-            others.setdefault(key, []).append(one.location)
+            others.setdefault(key, []).append(series.location)
     return [
         Part(f"{case.id}: {metric}", sorted(changed[case, metric]), own)
         for (case, metric), own in others.items()
@@ -119,20 +119,23 @@ def joined(finding: Finding, accepted: Accepted) -> list[Change]:
     """
     known = accepted.newest or datetime.combine(accepted.when, time.max, UTC)
     return [
-        one for one in worse_of(finding.listed)
-        if one.found.started > known or one.grew_since(known)
+        change for change in worse_of(finding.listed)
+        if change.found.started > known or change.grew_since(known)
     ]  # fmt: skip
 
 
 def loose(known: Sequence[Finding], requirements: Requirements) -> list[str]:
     """A sentence for each accepted change that is none any more, while the baseline still has its
     level: later trials are of the old one, and the bounds are not. ``known``: all of the site."""
-    names, result = {one.id for one in known}, []
-    for one in requirements.accepted:
-        own = [rule for rule in requirements.rules if f"({one.change})" in rule.threshold.source]
-        if own and one.change not in names:
+    names, result = {finding.id for finding in known}, []
+    for accepted in requirements.accepted:
+        own = [
+            rule for rule in requirements.rules if f"({accepted.change})" in rule.threshold.source
+        ]
+        if own and accepted.change not in names:
             result.append(
-                f"{one.change} was accepted on {one.when} by {one.by}, and is no change any more: "
+                f"{accepted.change} was accepted on {accepted.when} by {accepted.by}, and is no "
+                "change any more: "
                 "later trials are of the old level; still in force at the accepted one: "
                 f"{plural(len(own), 'baseline requirement')}"
             )
@@ -141,12 +144,12 @@ def loose(known: Sequence[Finding], requirements: Requirements) -> list[str]:
 
 def named(known: Sequence[Finding], change: str) -> Finding:
     """The finding of a name, or of the begin of one. Raises InputError if there is not one."""
-    matches = [one for one in known if one.id.startswith(change)]
-    exact = [one for one in matches if one.id == change]
+    matches = [finding for finding in known if finding.id.startswith(change)]
+    exact = [match for match in matches if match.id == change]
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        names = ", ".join(one.id for one in matches)
+        names = ", ".join(match.id for match in matches)
         raise InputError(f"{change}: several changes begin so: {names}")
-    hint = suggest(change, [one.id for one in known])
+    hint = suggest(change, [finding.id for finding in known])
     raise InputError(f"{change}: no such change; 'seatrial history --changes' shows them ({hint})")

@@ -46,17 +46,17 @@ def place_beside(moved: Sequence[Moved]) -> Place | None:
     for one in moved:
         groups.setdefault(one.group, []).append(one)
     places = [_place(name, groups) for name in _candidates(groups)]
-    known = [one for one in places if one]
-    return max(known, key=lambda one: (round(one.gain, 6), one.own > 0), default=None)
+    known = [place for place in places if place]
+    return max(known, key=lambda place: (round(place.gain, 6), place.own > 0), default=None)
 
 
 def _candidates(groups: dict[Hashable, list[Moved]]) -> list[str]:
     far: dict[str, list[float]] = {}
     for own in groups.values():
-        middle = statistics.median([one.worse for one in own])
-        for one in own:
-            for name in one.names:
-                far.setdefault(name, []).append(abs(one.worse - middle))
+        middle = statistics.median([moved.worse for moved in own])
+        for moved in own:
+            for name in moved.names:
+                far.setdefault(name, []).append(abs(moved.worse - middle))
     return sorted(far, key=lambda name: (-sum(far[name]) / len(far[name]), name))[:_TRIED]
 
 
@@ -64,19 +64,19 @@ def _place(name: str, groups: dict[Hashable, list[Moved]]) -> Place | None:
     having: dict[Hashable, tuple[float, list[float]]] = {}
     inside = outside = hits = others = 0
     for group, own in groups.items():
-        at = [one for one in own if name in one.names]
-        rest = [one for one in own if name not in one.names]
+        at = [moved for moved in own if name in moved.names]
+        rest = [moved for moved in own if name not in moved.names]
         if not at or not rest:
             continue
-        common = statistics.median([one.worse for one in rest])
-        error = statistics.median([one.error for one in rest]) / math.sqrt(len(rest))
-        left = [one.worse - common for one in at if _differs(one, common, error)]
+        common = statistics.median([moved.worse for moved in rest])
+        error = statistics.median([moved.error for moved in rest]) / math.sqrt(len(rest))
+        left = [moved.worse - common for moved in at if _differs(moved, common, error)]
         if len(left) < _MOST * len(at):
             continue
         having[group] = common, left
         inside, outside = inside + len(at), outside + len(rest)
         hits += len(left)
-        others += sum(_differs(one, common, error) for one in rest)
+        others += sum(_differs(moved, common, error) for moved in rest)
     lefts = [one for _, left in having.values() for one in left]
     if len(lefts) < 2 or others > (1 - _MOST) * outside:
         return None
@@ -91,9 +91,9 @@ def _place(name: str, groups: dict[Hashable, list[Moved]]) -> Place | None:
     return Place(name, frozenset(having), common, own_effect, gain)
 
 
-def _differs(one: Moved, common: float, error: float) -> bool:
-    least = max(_PART * abs(common), _ERRORS * math.hypot(one.error, error))
-    return abs(one.worse - common) >= least
+def _differs(moved: Moved, common: float, error: float) -> bool:
+    least = max(_PART * abs(common), _ERRORS * math.hypot(moved.error, error))
+    return abs(moved.worse - common) >= least
 
 
 def likelihood(hits: int, count: int) -> float:

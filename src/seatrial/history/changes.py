@@ -63,9 +63,9 @@ def untimed(trials: Iterable[KnownTrial]) -> list[str]:
     """A sentence for each trial whose clock was wrong. It has no place among the nights, and no
     change of level counts it."""
     return [
-        f"{one.folder.name}: verdict {one.verdict or 'interrupted'}, in no change of level: "
-        f"{one.wrong_clock}"
-        for one in trials if one.wrong_clock
+        f"{trial.folder.name}: verdict {trial.verdict or 'interrupted'}, in no change of level: "
+        f"{trial.wrong_clock}"
+        for trial in trials if trial.wrong_clock
     ]  # fmt: skip
 
 
@@ -76,8 +76,12 @@ def findings(
 
     ``requirements`` and ``patterns`` are those of ``sites``.
     """
-    result = [one for site in sites(index, requirements, **patterns) for one in site.findings]
-    return sorted(result, key=lambda one: (one.found.started, one.first.started, one.id))
+    result = [
+        finding for site in sites(index, requirements, **patterns) for finding in site.findings
+    ]
+    return sorted(
+        result, key=lambda finding: (finding.found.started, finding.first.started, finding.id)
+    )
 
 
 def sites(
@@ -93,7 +97,7 @@ def sites(
     trials = timed(index.trials())
     chosen = set(index.series(**patterns))
     of_site: dict[str, list[Column]] = {}
-    for column in index.columns(trials, site=sorted({literal(one.site) for one in chosen})):
+    for column in index.columns(trials, site=sorted({literal(series.site) for series in chosen})):
         of_site.setdefault(column.series.site, []).append(column)
     result = []
     under = index.conditions() if chosen else {}
@@ -114,14 +118,14 @@ def newest(
     """The findings that the newest trials of each site showed first, or showed to be worse in
     one more series, or by much more."""
     of_site: dict[str, list[int]] = {}
-    for one in in_time(index.trials()):
-        of_site.setdefault(one.site, []).append(one.id)
+    for trial in in_time(index.trials()):
+        of_site.setdefault(trial.site, []).append(trial.id)
     chosen = {number for own in of_site.values() for number in own[-trials:]}
     return [
-        one for one in findings(index, requirements, **patterns)
+        finding for finding in findings(index, requirements, **patterns)
         if chosen & {
             own.id for own in (
-                one.found, one.grew, *(change.found for change in worse_of(one.listed))
+                finding.found, finding.grew, *(change.found for change in worse_of(finding.listed))
             ) if own
         }
     ]  # fmt: skip
@@ -157,15 +161,15 @@ class SiteHistory:
         """Leave out the series that are not chosen, and the findings with none that is. What a
         finding says of its cause, and of how many series changed, stays."""
         wanted = set(chosen)
-        for one in chosen:
-            while one in self._table.series.followed:
-                one = self._table.series.followed[one]
-                wanted.add(one)
-        self.columns = [one for one in self.columns if one.series in wanted]
-        cases = {one.series.case for one in self.columns}
+        for series in chosen:
+            while series in self._table.series.followed:
+                series = self._table.series.followed[series]
+                wanted.add(series)
+        self.columns = [column for column in self.columns if column.series in wanted]
+        cases = {column.series.case for column in self.columns}
         self._cases = [case for case in self._cases if case in cases]
         for finding in self.findings:
-            finding.listed = [one for one in finding.changes if one.series in wanted]
+            finding.listed = [change for change in finding.changes if change.series in wanted]
         self.findings = [one for one in self.findings if one.listed]
 
     def versions(self) -> dict[int, dict[Condition, list[Case]]]:

@@ -149,11 +149,11 @@ class Comparison:
             if group.left_out:
                 notes.append(f"{group.text}: the newest {MOST} trials count, "
                              f"{group.left_out} older ones do not")  # fmt: skip
-            planted = [one.folder.name for one in group.trials if one.notes]
+            planted = [trial.folder.name for trial in group.trials if trial.notes]
             if planted:
                 notes.append(f"{group.text}: {plural(len(planted), 'trial')} with a planted fault "
                              f"or a wrong clock, such as {planted[0]}")  # fmt: skip
-            unproven = [one.folder.name for one in group.trials if not one.proven]
+            unproven = [trial.folder.name for trial in group.trials if not trial.proven]
             if unproven:
                 notes.append(f"{group.text}: {plural(len(unproven), 'trial')} with {UNPROVEN}, "
                              f"such as {unproven[0]}: {later.UNPROVEN}")  # fmt: skip
@@ -186,9 +186,9 @@ def compare(
     both = {key for key in figures[0].cases if key in figures[1].cases}
     if both:
         number = min(both)[0]
-        name = next(one.folder.name for one in groups[0].trials if one.id == number)
+        name = next(trial.folder.name for trial in groups[0].trials if trial.id == number)
         raise InputError(f"{name} is in both groups, {a} and {b}")
-    wanted = {one.key: one for one in index.series(**(patterns or {}))}
+    wanted = {series.key: series for series in index.series(**(patterns or {}))}
     points = [side.points(wanted) for side in figures]
     of_sides = [side.nodes(under) for side in figures]
     nodes = {node for own in of_sides for several in own.values() for one in several
@@ -227,7 +227,7 @@ def _continue(
     """Give the points of a node of A to the series of the node that is in its place in B."""
     before, after = points
     for key in [one for one in before if one not in after]:
-        others = (one.key for one in places.in_place_of(wanted[key], gone, new, locations))
+        others = (series.key for series in places.in_place_of(wanted[key], gone, new, locations))
         if other := next((one for one in others if one in after and one not in before), None):
             before[other] = before.pop(key)
 
@@ -261,12 +261,12 @@ class _Side:
                 hint = known_conditions(under.values(), self.condition.name)
                 raise InputError(f"{text}: no case had this condition ({hint})")
             numbers = {trial for trial, _ in self.cases}
-            chosen = [one for one in known if one.id in numbers]
+            chosen = [trial for trial in known if trial.id in numbers]
         else:
             chosen = trials_of(text, known)
         self.trials = chosen[-MOST:]
         self.left_out = len(chosen) - len(self.trials)
-        numbers = {one.id for one in self.trials}
+        numbers = {trial.id for trial in self.trials}
         if not self.condition:
             self.cases = {key for key in under if key[0] in numbers}
         self.cases = {key for key in self.cases if key[0] in numbers}
@@ -312,11 +312,11 @@ def _columns(of_series: Sequence[Sequence[Point]], by_repeats: bool) -> _Array:
 
 def _exchanged_nodes(rows: Sequence[Row], nodes: Collection[str]) -> tuple[str, str] | None:
     located = {
-        (one.series.case, one.series.metric, one.series.location): places.Figures(
-            statistics.median(one.a), statistics.median(one.b), one.verdict
+        (row.series.case, row.series.metric, row.series.location): places.Figures(
+            statistics.median(row.a), statistics.median(row.b), row.verdict
         )
-        for one in rows
-        if one.series.location
+        for row in rows
+        if row.series.location
     }
     return places.exchanged_nodes(located, Locations([], nodes))
 
@@ -530,7 +530,7 @@ def _differences(
         differing = {case: sides for case, sides in cases.items() if set(sides[0]) != set(sides[1])}
         if differing:
             a, b = (_counts([sides[group] for sides in differing.values()]) for group in (0, 1))
-            known = any(one.is_of(name) for one in chosen)
+            known = any(condition.is_of(name) for condition in chosen)
             result.append(Difference(name, a, b, sorted(differing), known))
     return result
 

@@ -56,21 +56,23 @@ def drift_of(courses: Sequence[Course], known: Span | None = None) -> Span | Non
     ``known``: a drift that some of the series have. Their changes are explained by it, and the
     steps of ``courses`` are others.
     """
-    ranked = sorted(courses, key=lambda one: -_size(one))
+    ranked = sorted(courses, key=lambda course: -_size(course))
     chosen = ranked[:_MOST]
-    if not any(one.steps for one in chosen):  # all have the known drift: nothing is to be explained
+    if not any(
+        course.steps for course in chosen
+    ):  # all have the known drift: nothing is to be explained
         half = _MOST // 2
-        chosen = ranked[:half] + [one for one in ranked if one.steps][:half]
-    most = max(len(one.nights) for one in chosen)
-    shared = len({night for one in chosen for night, _ in one.steps}) + (2 if known else 0)
-    steps = sum(_steps(one, known) for one in chosen) + shared * math.log(most) / 2
+        chosen = ranked[:half] + [course for course in ranked if course.steps][:half]
+    most = max(len(course.nights) for course in chosen)
+    shared = len({night for course in chosen for night, _ in course.steps}) + (2 if known else 0)
+    steps = sum(_steps(course, known) for course in chosen) + shared * math.log(most) / 2
     tried = _tried(chosen)
     if not len(tried):
         return None
-    first = int(min(one.nights[0] for one in chosen))
-    last = int(max(one.nights[-1] for one in chosen))
+    first = int(min(course.nights[0] for course in chosen))
+    last = int(max(course.nights[-1] for course in chosen))
     ramps = _ramps(np.arange(first, last + 1, dtype=float), tried)
-    slopes = np.sum([_slopes(one, ramps, first) for one in chosen], axis=0) + math.log(most)
+    slopes = np.sum([_slopes(course, ramps, first) for course in chosen], axis=0) + math.log(most)
     best = int(np.argmin(slopes))
     going_on = np.where(tried[:, 1] == tried[:, 1].max(), slopes, math.inf)
     if going_on.min() - slopes[best] <= _LIKELY:
@@ -80,31 +82,31 @@ def drift_of(courses: Sequence[Course], known: Span | None = None) -> Span | Non
     return Span(*tried[best].tolist())
 
 
-def _size(one: Course) -> float:
-    first = one.steps[0][1] if one.steps else one.nights[len(one.nights) // 2]
-    old, new = one.values[one.nights < first], one.values[one.nights >= first]
+def _size(course: Course) -> float:
+    first = course.steps[0][1] if course.steps else course.nights[len(course.nights) // 2]
+    old, new = course.values[course.nights < first], course.values[course.nights >= first]
     return abs(float(np.median(new) - np.median(old))) if len(old) and len(new) else 0.0
 
 
-def _steps(one: Course, known: Span | None) -> float:
+def _steps(course: Course, known: Span | None) -> float:
     """The cost of a series with its steps, and with a known drift: half of the criterion."""
-    fixed = [_ramps(one.nights, np.array([known]))[0]] if known and one.drifts else []
+    fixed = [_ramps(course.nights, np.array([known]))[0]] if known and course.drifts else []
     rests = []
     for which in (0, 1):
-        columns = [np.ones(len(one.nights)), *fixed]
-        columns += [(one.nights >= step[which]).astype(float) for step in one.steps]
+        columns = [np.ones(len(course.nights)), *fixed]
+        columns += [(course.nights >= step[which]).astype(float) for step in course.steps]
         table = np.stack(columns, axis=1)
-        solution = np.linalg.lstsq(table, one.values, rcond=None)[0]
-        rests.append(float(((one.values - table @ solution) ** 2).sum()))
-    own = len(one.steps) + len(fixed)
-    return _cost(min(rests), len(one.nights)) + own * math.log(len(one.nights)) / 2
+        solution = np.linalg.lstsq(table, course.values, rcond=None)[0]
+        rests.append(float(((course.values - table @ solution) ** 2).sum()))
+    own = len(course.steps) + len(fixed)
+    return _cost(min(rests), len(course.nights)) + own * math.log(len(course.nights)) / 2
 
 
-def _slopes(one: Course, ramps: Array, first: int) -> Array:
+def _slopes(course: Course, ramps: Array, first: int) -> Array:
     """The cost of a series with each drift. ``ramps``: of all nights from ``first`` on."""
-    own = ramps[:, one.nights.astype(int) - first]
-    count = len(one.values)
-    rest = one.values - one.values.mean()
+    own = ramps[:, course.nights.astype(int) - first]
+    count = len(course.values)
+    rest = course.values - course.values.mean()
     squares = np.einsum("ij,ij->i", own, own) - count * own.mean(axis=1) ** 2
     explained = np.divide((own @ rest) ** 2, squares, out=np.zeros(len(own)), where=squares > 1e-9)
     least = np.maximum(float(rest @ rest) - explained, count * LEAST_SCATTER**2)
@@ -125,9 +127,9 @@ def _cost(rest: float, count: int) -> float:
 
 def _tried(courses: Sequence[Course]) -> NDArray[np.int64]:
     """Begins and ends of a drift: the changes that are to be explained lie within, or near."""
-    steps = [own for one in courses for _, own in one.steps]
-    first = min(int(one.nights[0]) for one in courses)
-    last = max(int(one.nights[-1]) for one in courses)
+    steps = [own for course in courses for _, own in course.steps]
+    first = min(int(course.nights[0]) for course in courses)
+    last = max(int(course.nights[-1]) for course in courses)
     begins = np.unique(np.linspace(first, min(steps) - 1, _TRIED).astype(int))
     ends = np.unique(np.linspace(min(steps) + 1, last, _TRIED).astype(int))
     pairs = np.stack(np.meshgrid(begins, ends, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -109,7 +109,7 @@ def fingerprint(folder: Path) -> str:
         place = os.path.join(folder, JUDGEMENTS_FOLDER)  # noqa: PTH118
         with suppress(OSError):
             numbers = sorted(filter(str.isdecimal, os.listdir(place)))  # noqa: PTH208
-            marks += [f"{one}: {_mark(place, one, JUDGEMENT_FILE)}" for one in numbers]
+            marks += [f"{number}: {_mark(place, number, JUDGEMENT_FILE)}" for number in numbers]
     return " ".join(marks)
 
 
@@ -137,18 +137,20 @@ def read_entry(folder: Path) -> Entry:
     trial = results.trial
     planned = [run for run in results.runs if not trial.is_rerun(run)]
     collected = [
-        one
+        figure
         for own in collect(trial, planned).values()
         for alike in own.values()
-        for one in alike.values()
-        if one.values and not one.doubt and (not one.fault or is_zero(one.unit, one.median))
+        for figure in alike.values()
+        if figure.values
+        and not figure.doubt
+        and (not figure.fault or is_zero(figure.unit, figure.median))
     ]
     figures = [
         Figure(
-            renamed.todays_case(one.case), renamed.METRICS.get(one.metric, one.metric),
-            one.location or "", one.unit, one.better, one.median, one.values,
+            renamed.todays_case(figure.case), renamed.METRICS.get(figure.metric, figure.metric),
+            figure.location or "", figure.unit, figure.better, figure.median, figure.values,
         )
-        for one in collected
+        for figure in collected
     ]  # fmt: skip
     _check_distinct(folder / RESULTS_FILE, planned, figures)
     started = trial.started.astimezone(UTC)
@@ -168,11 +170,11 @@ def _short(
     """As ``Entry.short``. ``figures``: those that were ``collected``, in the same order."""
     valid = valid_runs(planned)
     return {
-        series_name(one.case, one.metric): list(
+        series_name(figure.case, figure.metric): list(
             Counter(valid[number].round for number in of_runs.runs).values()
         )
-        for of_runs, one in zip(collected, figures, strict=True)
-        if not one.location and len(one.samples) != trial.runs_of_case
+        for of_runs, figure in zip(collected, figures, strict=True)
+        if not figure.location and len(figure.samples) != trial.runs_of_case
     }
 
 
@@ -198,11 +200,11 @@ def _check_distinct(file: Path, runs: list[Run], figures: list[Figure]) -> None:
             text = f"two cases have the name {today}: {_described(other)}; {_described(run.case)}"
             raise InputError([Problem(file, None, "case", text)])
     keys: set[tuple[str, str, str]] = set()
-    for one in figures:
-        key = (one.case.id, one.metric, one.location)
+    for figure in figures:
+        key = (figure.case.id, figure.metric, figure.location)
         if key in keys:
-            at = f" at {one.location}" if one.location else ""
-            text = f"two figures of {one.case.id} belong to the series {one.metric}{at}"
+            at = f" at {figure.location}" if figure.location else ""
+            text = f"two figures of {figure.case.id} belong to the series {figure.metric}{at}"
             raise InputError([Problem(file, None, "metric", text)])
         keys.add(key)
 

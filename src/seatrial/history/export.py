@@ -211,8 +211,8 @@ def _openmetrics(
         )
         spreads.metric("seatrial_figure_spread", "Robust standard deviation of the repeats.")
         points_of = _points_of(index, trials, newest)
-        for one in index.series(**patterns):
-            points, labels = points_of(one), _labels(one)
+        for series in index.series(**patterns):
+            points, labels = points_of(series), _labels(series)
             values = ((point.trial.started, point.value) for point in points)
             count += samples.series("seatrial_figure", labels, values)
             both = ((p.trial.started, statistics.spread(p.samples)) for p in points)
@@ -234,17 +234,17 @@ def _points_of(
     points: dict[SeriesKey, list[Point]] = {}
     for key, _, point in index.points_of(trials):
         points.setdefault(key, []).append(point)
-    return lambda one: points.get(one.key, [])
+    return lambda series: points.get(series.key, [])
 
 
-def _labels(one: Series) -> dict[str, str]:
-    return {"site": _text(one.site), "case": _text(one.case.id), **_names(one)}
+def _labels(series: Series) -> dict[str, str]:
+    return {"site": _text(series.site), "case": _text(series.case.id), **_names(series)}
 
 
 def _of_trials(samples: _Samples, index: Index, trials: Sequence[KnownTrial]) -> None:
     sites: dict[str, list[KnownTrial]] = {}
-    for one in trials:
-        sites.setdefault(one.site, []).append(one)
+    for trial in trials:
+        sites.setdefault(trial.site, []).append(trial)
     samples.metric("seatrial_trial_verdict", "1 for the verdict of the trial, else 0.")
     for site, own in sites.items():
         for verdict in VERDICTS:
@@ -272,10 +272,10 @@ def _of_trials(samples: _Samples, index: Index, trials: Sequence[KnownTrial]) ->
         samples.metric(f"seatrial_{name}_info", help_text)
         for site, own in sites.items():
             of_labels: dict[tuple[str, ...], list[tuple[datetime, float]]] = {}
-            for one in own:
-                for words in conditions.get(one.id, ()):
+            for trial in own:
+                for words in conditions.get(trial.id, ()):
                     if len(words) == len(keys):
-                        of_labels.setdefault(words, []).append((one.started, 1.0))
+                        of_labels.setdefault(words, []).append((trial.started, 1.0))
             for words, at in sorted(of_labels.items()):
                 labels = {"site": _text(site), **dict(zip(keys, words, strict=True))}
                 samples.series(f"seatrial_{name}_info", labels, at)
@@ -285,7 +285,7 @@ def _conditions(index: Index, trials: Sequence[KnownTrial]) -> dict[int, set[tup
     """Trial's number -> labels of its conditions: condition and value, or profile ("": it is of a
     transport or a benchmark), setting and value. The nodes differ between the cases of a trial, and
     say nothing of the trial."""
-    profiles = {one.case.id: one.case.profile for one in index.series()}
+    profiles = {series.case.id: series.case.profile for series in index.series()}
     result: dict[int, set[tuple[str, ...]]] = {}
     for (trial, case), own in index.conditions([one.id for one in trials]).items():
         labels = result.setdefault(trial, set())

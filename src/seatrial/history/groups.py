@@ -78,14 +78,14 @@ def trials_of(text: str, trials: Sequence[KnownTrial]) -> list[KnownTrial]:
         return chosen
     wanted: set[int] = set()
     for name in globs.split(text):
-        own = [one.id for one in trials if _is_named(one, name)]
+        own = [trial.id for trial in trials if _is_named(trial, name)]
         if not own:
             globs.check([name])
-            hint = suggest(name, [one.folder.name for one in trials])
+            hint = suggest(name, [trial.folder.name for trial in trials])
             text = f"{name}: no trial has this name or folder, and it is no date or condition"
             raise InputError(f"{text}{f' ({hint})' if hint else ''}")
         wanted.update(own)
-    return [one for one in trials if one.id in wanted]
+    return [trial for trial in trials if trial.id in wanted]
 
 
 def _is_named(trial: KnownTrial, name: str) -> bool:
@@ -111,9 +111,9 @@ def _begins(started: datetime, first: date | None, last: date | None) -> bool:
 
 def known_conditions(all_conditions: Iterable[Mapping[str, str]], name: str) -> str:
     """For an error: the values that a condition has in the trials, or the nearest name."""
-    one = Condition(name, "*")
+    condition = Condition(name, "*")
     known = {(n, v) for own in all_conditions for n, v in own.items()}
-    if values := sorted({v for n, v in known if one.is_of(n)}):
+    if values := sorted({v for n, v in known if condition.is_of(n)}):
         return f"known values: {' | '.join(values)}"
     names = {_of_all_interfaces(plain_name(n)) for n, _ in known}
     return f"no case has {name}; {suggest(name, names)}"

@@ -72,8 +72,8 @@ def opened(trials: Path, say: Say, rebuild: bool = False) -> Iterator[Index]:
         raise InputError([Problem(trials, None, "", text, correction)])
     file: Path | None = trials / INDEX_FILE
     copy = None
-    if one := manifest.exposure(trials):
-        say(f"note: the index is in memory only ({one.path}: {one.who})")
+    if exposed := manifest.exposure(trials):
+        say(f"note: the index is in memory only ({exposed.path}: {exposed.who})")
         file = None
     elif not os.access(trials, os.W_OK):
         file, copy = None, file
@@ -161,7 +161,7 @@ class Index:
         known = self.series()
         for name, several in patterns.items():
             globs.check(several)
-            values = {_value(one, name) for one in known}
+            values = {_value(series, name) for series in known}
             for glob in several:
                 if not any(map(globs.matcher(glob), values)):
                     hint = suggest(glob, values - {""})
@@ -184,9 +184,9 @@ class Index:
         result = {}
         for row in self._store.series_rows():
             if row[-1] and row[0] not in of_copies:
-                one = self._store.series(row)
-                if all(any(fits(_value(one, name)) for fits in own) for name, own in wanted):
-                    result[one] = (row[0], row[-1])
+                series = self._store.series(row)
+                if all(any(fits(_value(series, name)) for fits in own) for name, own in wanted):
+                    result[series] = (row[0], row[-1])
         return result
 
     def points(self, series: Series) -> list[Point]:
@@ -269,8 +269,8 @@ class Index:
         return self._store.answer(lambda: list(self._columns(trials, **patterns)))
 
     def _columns(self, trials: Sequence[KnownTrial], **patterns: Sequence[str]) -> Iterator[Column]:
-        position = np.full(max(one.id for one in trials) + 1, -1)
-        position[[one.id for one in trials]] = np.arange(len(trials))
+        position = np.full(max(trial.id for trial in trials) + 1, -1)
+        position[[trial.id for trial in trials]] = np.arange(len(trials))
         for series, (number, count) in self._numbered(**patterns).items():
             points = self._points_of_series(number, count)
             known = np.flatnonzero(points.keys < len(position))

@@ -177,7 +177,7 @@ def drifts(x: Array, moved: Sequence[Shift]) -> list[tuple[list[Shift], bool]]:
     Returns for each the shifts, and whether they are a slope.
     """
     result = []
-    begins = [one.at for one in moved]
+    begins = [shift.at for shift in moved]
     ends = [*begins[1:], len(x)]
     first = begin = 0
     while first < len(moved):

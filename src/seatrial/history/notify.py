@@ -109,7 +109,7 @@ def news(
     A trial whose clock was wrong is not the newest, unless all are so. A folder that does not count
     may be of any site: each site has it once.
     """
-    trials = in_time([one for one in index.trials() if one.site == site])
+    trials = in_time([trial for trial in index.trials() if trial.site == site])
     if not trials:
         raise InputError(f"{index.trials_folder} has no trial of the site {site} that can be read")
     newest = trials[-1]
@@ -143,19 +143,19 @@ def news(
             series[finding.id] = finding.changes[0].series.name
     before = sent.verdict if sent else verdict_of(trials[-2]) if len(trials) > 1 else ""
     now_known = [one.id for one in own]
-    gone = [one for one in (*names, *sorted(known_then)) if one not in set(now_known)][-_KEPT:]
+    gone = [name for name in (*names, *sorted(known_then)) if name not in set(now_known)][-_KEPT:]
     withdrawn = _withdrawn(sent, own, trials) if sent else {}
     gone = [one for one in gone if one not in withdrawn]
     left_out, notes = index.left_out(), [*untimed(trials), *loose(own, rules)]
     after = Sent(
         began=newest.started, verdict=verdict_of(newest), not_counted=left_out, notes=notes,
-        findings={one: names[one] for one in names if one in {*gone, *now_known}},
+        findings={name: names[name] for name in names if name in {*gone, *now_known}},
         series={one: series[one] for one in series if one in {*gone, *now_known}},
         known=[one for one in (*gone, *now_known) if one not in names],
     )  # fmt: skip
     known_out = set(sent.not_counted) if sent else set()
     unsent = [one for one in left_out if one not in known_out]
-    unsaid = [one for one in notes if not sent or one not in sent.notes]
+    unsaid = [note for note in notes if not sent or note not in sent.notes]
     unsaid += [withdrawn[one] for one in sorted(withdrawn, reverse=True)]
     return News(newest, new, joined, before, after, unsent, unsaid)
 
@@ -164,16 +164,19 @@ def _withdrawn(sent: Sent, own: Sequence[Finding], trials: Sequence[KnownTrial])
     """A sentence for each finding of late that was sent and is none any more, by its name. One that
     is a part of another finding now is not withdrawn."""
     begin = trials[-_WITHDRAWN:][0].started.date()
-    known, changes = {one.id for one in own}, [change for one in own for change in one.changes]
+    known, changes = (
+        {finding.id for finding in own},
+        [change for finding in own for change in finding.changes],
+    )
     result = {}
     for name, worst in sent.findings.items():
         series = sent.series.get(name, "")
         day = date.fromisoformat(name[:10])
         goes_on = any(
-            one.series.name == series
-            and (abs(one.first.started.date() - day) <= _SAME
-                 or (one.drift and one.first.started.date() <= day))
-            for one in changes
+            change.series.name == series
+            and (abs(change.first.started.date() - day) <= _SAME
+                 or (change.drift and change.first.started.date() <= day))
+            for change in changes
         )  # fmt: skip
         if name in known or not series or day < begin or goes_on:
             continue
@@ -193,9 +196,9 @@ def _joined(
     ``worst``: what was sent of it; None: it is not known, and counts as known until then.
     """
     if worst is None:
-        worst = _worst([one for one in finding.worse if not is_later(one.found)])
-    later = [one for one in finding.worse if is_later(one.found)]
-    grown = any(one.least > much_more(worst / 100) for one in finding.worse)
+        worst = _worst([change for change in finding.worse if not is_later(change.found)])
+    later = [change for change in finding.worse if is_later(change.found)]
+    grown = any(change.least > much_more(worst / 100) for change in finding.worse)
     if _worst(later) > _MUCH_WORSE * worst or (worst and grown):
         return Joined(worst, later)
     return None
@@ -203,7 +206,7 @@ def _joined(
 
 def _worst(worse: Sequence[Change]) -> float:
     """In per cent; 0 of none."""
-    return max((100 * one.size for one in worse), default=0.0)
+    return max((100 * change.size for change in worse), default=0.0)
 
 
 # --- what was sent ---------------------------------------------------------------------
@@ -216,9 +219,9 @@ def sending(trials: Path, say: Say) -> Iterator[None]:
     Raises InputError if this user cannot write safely to the folder: the message could not be
     recorded, and each night would send it again.
     """
-    if one := manifest.exposure(trials):
-        text = f"{one.who}: messages sent cannot be recorded there"
-        raise InputError([Problem(one.path, None, "", text, one.correction)])
+    if exposed := manifest.exposure(trials):
+        text = f"{exposed.who}: messages sent cannot be recorded there"
+        raise InputError([Problem(exposed.path, None, "", text, exposed.correction)])
     try:
         with locked(trials / LOCK_FILE, say):
             yield

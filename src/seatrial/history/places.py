@@ -70,8 +70,10 @@ class Figures(NamedTuple):
 def exchanged_nodes(located: Mapping[Key, Figures], locations: Locations) -> tuple[str, str] | None:
     """Two nodes of which each has now the figures that the other had before: the one pair that
     explains all series of a location that became worse or better. None: there is none."""
-    moved = {key: one for key, one in located.items() if one.verdict in ("worse", "better")}
-    if len({one.verdict for one in moved.values()}) < 2:
+    moved = {
+        key: figures for key, figures in located.items() if figures.verdict in ("worse", "better")
+    }
+    if len({figures.verdict for figures in moved.values()}) < 2:
         return None
     of_moved = {location: locations.nodes_of(location) for _, _, location in moved}
     others = {node for own in of_moved.values() for node in own}

@@ -61,7 +61,7 @@ class Survey:
 
     @property
     def removable(self) -> list[Candidate]:
-        return [one for one in self.candidates if not one.kept]
+        return [candidate for candidate in self.candidates if not candidate.kept]
 
 
 def survey(index: Index, days: int | None = None, now: datetime | None = None) -> Survey:
@@ -72,20 +72,27 @@ def survey(index: Index, days: int | None = None, now: datetime | None = None) -
     """
     trials = index.trials()
     newest = newest_of_sites(trials)
-    keep_days = {name: days if days is not None else days_of(one) for name, one in newest.items()}
+    keep_days = {
+        name: days if days is not None else days_of(trial) for name, trial in newest.items()
+    }
     named = named_trials(trials, newest) | trials_of_changes(index)
     candidates = []
     younger = pruned = 0
-    for one in trials:
-        own = keep_days[one.site]
-        age = ((now or datetime.now(UTC)) - one.started).days
-        if age < own and not one.wrong_clock:
+    for trial in trials:
+        own = keep_days[trial.site]
+        age = ((now or datetime.now(UTC)) - trial.started).days
+        if age < own and not trial.wrong_clock:
             younger += 1
-        elif (files := list(evidence(one.folder))) or is_unfinished(one.folder):
+        elif (files := list(evidence(trial.folder))) or is_unfinished(trial.folder):
             size_b = sum(size for _, size in files)
-            kept = "the newest trial of its site" if one is newest[one.site] else ""
-            kept = one.wrong_clock or kept or named.get(one.folder.name, "") or reason_to_keep(one)
-            candidates.append(Candidate(one, own, len(files), size_b, kept))
+            kept = "the newest trial of its site" if trial is newest[trial.site] else ""
+            kept = (
+                trial.wrong_clock
+                or kept
+                or named.get(trial.folder.name, "")
+                or reason_to_keep(trial)
+            )
+            candidates.append(Candidate(trial, own, len(files), size_b, kept))
         else:
             pruned += 1
     return Survey(candidates, younger, pruned)
@@ -112,9 +119,9 @@ def trials_of_changes(index: Index) -> dict[str, str]:
     """Folder's name -> the change of level that names the trial: the last one before it, the first
     one with it, and the one that showed it."""
     return {
-        one.folder.name: f"named in the change {finding.id}"
+        trial.folder.name: f"named in the change {finding.id}"
         for finding in findings(index)
-        for one in (finding.last, finding.first, finding.found)
+        for trial in (finding.last, finding.first, finding.found)
     }
 
 
@@ -196,8 +203,8 @@ def reason_to_keep(trial: KnownTrial) -> str:
         return f"it has no {manifest.MANIFEST}: 'seatrial judge' writes one"
     if any(manifest.SIGNATURE.fullmatch(name) for name in os.listdir(folder)):  # noqa: PTH208
         return "it is signed"
-    if one := manifest.exposure(folder):
-        return f"{one.path}: {one.who}"
+    if exposed := manifest.exposure(folder):
+        return f"{exposed.path}: {exposed.who}"
     if not os.access(folder, os.W_OK):
         return "this user cannot write to its folder"
     return ""
@@ -222,22 +229,22 @@ def is_unfinished(folder: Path) -> bool:
 
 def _evidence_folders(folder: Path) -> list[Path]:
     return [
-        one
-        for one in sorted(folder.iterdir())
-        if is_evidence(f"{one.name}/") and one.is_dir() and not one.is_symlink()
+        path
+        for path in sorted(folder.iterdir())
+        if is_evidence(f"{path.name}/") and path.is_dir() and not path.is_symlink()
     ]
 
 
-def remove(one: Candidate, command: Sequence[str], version: str) -> str:
+def remove(candidate: Candidate, command: Sequence[str], version: str) -> str:
     """Remove the evidence of a trial. The caller holds the trial's lock.
 
     ``command`` and ``version`` are those of Seatrial, for the record. Returns why nothing was
     removed; "" if the evidence has gone. Raises InputError if the folder or its manifest cannot be
     used, LabError if a file cannot be removed.
     """
-    folder = one.trial.folder
+    folder = candidate.trial.folder
     manifest.check_own(folder)
-    if reason := reason_to_keep(one.trial):
+    if reason := reason_to_keep(candidate.trial):
         return reason
     if differences := manifest.check(folder):
         number = plural(len(differences), "file")
@@ -247,7 +254,7 @@ def remove(one: Candidate, command: Sequence[str], version: str) -> str:
         if read_pruned(folder) is None:
             record = Pruned(
                 pruned=datetime.now(UTC), user=user(), command=list(command), seatrial=version,
-                days=one.days, files=len(files), bytes=sum(files.values()),
+                days=candidate.days, files=len(files), bytes=sum(files.values()),
             )  # fmt: skip
             with manifest.publishing(folder, 1) as draft:
                 text = record.model_dump_json(by_alias=True, indent=1) + "\n"

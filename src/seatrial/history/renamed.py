@@ -42,7 +42,8 @@ def with_todays_names(results: Results) -> Results:
             update={
                 "case": todays_case(run.case),
                 "metrics": [
-                    replace(one, metric=METRICS.get(one.metric, one.metric)) for one in run.metrics
+                    replace(metric, metric=METRICS.get(metric.metric, metric.metric))
+                    for metric in run.metrics
                 ],
             }
         )

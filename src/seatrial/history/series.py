@@ -100,18 +100,18 @@ class Column:
 
 def timed(trials: Iterable[KnownTrial]) -> list[KnownTrial]:
     """The trials that have a place in time: their clock was right."""
-    return [one for one in trials if not one.wrong_clock]
+    return [trial for trial in trials if not trial.wrong_clock]
 
 
 def in_time(trials: Iterable[KnownTrial]) -> list[KnownTrial]:
     """The trials in their order, those first whose clock was wrong: the last one is the newest. By
     a clock that was ahead, a trial would seem to be the newest for a long time."""
-    return sorted(trials, key=lambda one: not one.wrong_clock)
+    return sorted(trials, key=lambda trial: not trial.wrong_clock)
 
 
 def newest_of_sites(trials: Iterable[KnownTrial]) -> dict[str, KnownTrial]:
     """Site -> its newest trial."""
-    return {one.site: one for one in in_time(trials)}
+    return {trial.site: trial for trial in in_time(trials)}
 
 
 def literal(name: str) -> str:

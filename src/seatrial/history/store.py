@@ -214,16 +214,16 @@ class Store:
     def trial(self, row: tuple[Any, ...]) -> KnownTrial:
         if row not in self._made:
             self._made[row] = trial_of_row(row, self.trials_folder)
-        one: KnownTrial = self._made[row]
-        self._numbers[one.folder.name] = one.id
-        return one
+        trial: KnownTrial = self._made[row]
+        self._numbers[trial.folder.name] = trial.id
+        return trial
 
     def series(self, row: tuple[Any, ...]) -> Series:
         key = row[:-1]  # without the number of its points
         if key not in self._made:
             self._made[key] = series_of_row(row)
-        one: Series = self._made[key]
-        return one
+        series: Series = self._made[key]
+        return series
 
     def rows(self, question: str, values: Sequence[Any] = ()) -> list[Any]:
         return self.open().execute(question, values).fetchall()

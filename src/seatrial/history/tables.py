@@ -123,7 +123,7 @@ def add(
     """Add a trial. ``number``: of it; None for a new one. Returns its number."""
     cases: dict[Case, dict[str, str]] = {}
     if entry:
-        cases = {one.case: {} for one in entry.figures} | entry.conditions
+        cases = {figure.case: {} for figure in entry.figures} | entry.conditions
     fields: dict[str, Any] = {
         "id": number, "folder": os.fsencode(folder), "fingerprint": fingerprint, "figures": 0,
         "cases": len(cases), "fault": fault.encode(errors="replace").decode(),
@@ -146,13 +146,15 @@ def add(
     if entry:
         numbers = [
             _series_number(
-                connection, (entry.site, one.case.id, one.metric, one.location, one.unit), one
+                connection,
+                (entry.site, figure.case.id, figure.metric, figure.location, figure.unit),
+                figure,
             )
-            for one in entry.figures
+            for figure in entry.figures
         ]
         add_points(
-            connection, number, numbers, [one.value for one in entry.figures],
-            [np.array(one.samples, dtype=float).tobytes() for one in entry.figures],
+            connection, number, numbers, [figure.value for figure in entry.figures],
+            [np.array(figure.samples, dtype=float).tobytes() for figure in entry.figures],
         )  # fmt: skip
         _count(connection, number, 1)
     for case, conditions in cases.items():
@@ -175,10 +177,10 @@ def add_points(
     connection: sqlite3.Connection, trial: int, series: Sequence[int], values: Sequence[float],
     samples: Sequence[bytes],
 ) -> None:  # fmt: skip
-    parts = [np.float64(one).tobytes() + own for one, own in zip(values, samples, strict=True)]
+    parts = [np.float64(value).tobytes() + own for value, own in zip(values, samples, strict=True)]
     own = np.full(len(series), trial, np.int64)
     _, _, marks = marks_of_points(
-        own, np.array(series, np.int64), [one + bytes(8) for one in parts]
+        own, np.array(series, np.int64), [part + bytes(8) for part in parts]
     )
     rows = [
         (trial, number, part + mark.tobytes())

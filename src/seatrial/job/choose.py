@@ -359,8 +359,8 @@ def _advice(
         rails = rails_of(site, option.transport, option.profile)
         return len(able) >= nodes and (not option.network or option.network in rails)
 
-    for one in applications(request, kind, values):
-        if advice := advise(around.trials.comparisons(one), allowed, nodes, one):
+    for application in applications(request, kind, values):
+        if advice := advise(around.trials.comparisons(application), allowed, nodes, application):
             return advice
     return None
 

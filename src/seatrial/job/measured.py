@@ -109,7 +109,8 @@ class Comparison:
     def own_samples(self) -> Mapping[Option, Sequence[float]]:
         """Those of this trial alone."""
         pooled = {
-            option: sum(len(one.samples[option]) for one in self.older) for option in self.samples
+            option: sum(len(comparison.samples[option]) for comparison in self.older)
+            for option in self.samples
         }
         return {
             option: values[: len(values) - pooled[option]]
@@ -153,7 +154,7 @@ class Advice:
 
     @property
     def options(self) -> dict[str, Option]:
-        return {one.name: one for one in self.comparison.samples}
+        return {sample.name: sample for sample in self.comparison.samples}
 
     @property
     def best(self) -> Option | None:
@@ -173,24 +174,28 @@ class Advice:
 
     def sentence(self) -> str:
         """The trial, its date, the answer and its interval."""
-        one, d = self.comparison, self.decision
-        where = f"trial {one.trial} of {one.started:%Y-%m-%d}"
-        if one.older:
-            last = one.older[-1]
+        comparison, d = self.comparison, self.decision
+        where = f"trial {comparison.trial} of {comparison.started:%Y-%m-%d}"
+        if comparison.older:
+            last = comparison.older[-1]
             where = (
-                f"trials {last.trial} of {last.started:%Y-%m-%d} to {one.trial} of "
-                f"{one.started:%Y-%m-%d}, {len(one.older) + 1} together"
+                f"trials {last.trial} of {last.started:%Y-%m-%d} to {comparison.trial} of "
+                f"{comparison.started:%Y-%m-%d}, {len(comparison.older) + 1} together"
             )
-        what = f"{one.application} on {one.nodes} nodes"
+        what = f"{comparison.application} on {comparison.nodes} nodes"
         if self.wanted.stands_for:
-            size = f", class {one.variant.rpartition('.')[2]}" if one.check == "npb" else ""
+            size = (
+                f", class {comparison.variant.rpartition('.')[2]}"
+                if comparison.check == "npb"
+                else ""
+            )
             what += f", which stands for {self.wanted.stands_for}"
             what += f" (another program than the job's{size})"
         if d.answer == "best":
             first = self.options[d.leaders[0]]
             near = min(d.ahead, key=lambda name: d.ahead[name].value)
-            value = amount(median(one.samples[first]), one.unit)
-            text = f"{first.name} is the best of {len(one.samples)} for {what}: {value}, "
+            value = amount(median(comparison.samples[first]), comparison.unit)
+            text = f"{first.name} is the best of {len(comparison.samples)} for {what}: {value}, "
             text += f"{times(d.ahead[near])} as good as the next, {near}"
         elif d.answer == "no difference":
             most = number(100 * d.apart, 2)
@@ -206,8 +211,8 @@ class Advice:
 
     def unlike(self, job: Size, trials: SiteTrials) -> str:
         """A sentence on what of the job's size differs from what was measured, or ""."""
-        one = self.comparison
-        ran = trials.size(one, self.wanted.class_of(one))
+        comparison = self.comparison
+        ran = trials.size(comparison, self.wanted.class_of(comparison))
         pairs = [
             ("class {}", ran.problem_class, job.problem_class),
             ("order N = {}", ran.order, job.order),
@@ -276,23 +281,26 @@ class SiteTrials:
             made.append(Comparison(trial.folder.name, trial.started, series.case.check, key[1],
                                    key[2], series.unit, better, own, disturbed[key],
                                    nodes_of[key], per, runs[key], state[key]))  # fmt: skip
-        return sorted(made, key=lambda one: one.started, reverse=True)
+        return sorted(made, key=lambda comparison: comparison.started, reverse=True)
 
-    def size(self, one: Comparison, problem_class: str) -> Size:
+    def size(self, comparison: Comparison, problem_class: str) -> Size:
         """The size of what a comparison measured, as its runs recorded it."""
         try:
-            runs = read_results(self.folder / one.trial).runs
+            runs = read_results(self.folder / comparison.trial).runs
         except (InputError, OSError) as error:
-            self.say(f"warning: trial {one.trial}: the size that it measured is not known: {error}")
+            self.say(
+                f"warning: trial {comparison.trial}: the size that it measured is not known: "
+                f"{error}"
+            )
             runs = []
         facts = next(
-            (run.facts for run in runs if is_valid(run) and run.case.check == one.check
-             and run.case.variant == one.variant and run.case.nodes == one.nodes),
+            (run.facts for run in runs if is_valid(run) and run.case.check == comparison.check
+             and run.case.variant == comparison.variant and run.case.nodes == comparison.nodes),
             {},
         )  # fmt: skip
         p, q = (_whole(facts.get(name)) for name in "PQ")  # HPL's grid
         ranks = p * q if p and q else _whole(facts.get("processes"))
-        return Size(one.nodes, ranks, problem_class, _whole(facts.get("N")))
+        return Size(comparison.nodes, ranks, problem_class, _whole(facts.get("N")))
 
 
 def _whole(fact: object) -> int | None:
@@ -313,13 +321,16 @@ def advise(
     trial has enough repeats, the newest one's, which says so. None if none compared two.
     """
     usable = []
-    for one in comparisons:
-        samples = {option: values for option, values in one.samples.items() if allowed(option)}
+    for comparison in comparisons:
+        samples = {
+            option: values for option, values in comparison.samples.items() if allowed(option)
+        }
         if len(samples) > 1:
             usable.append(
-                replace(one, samples=samples, disturbed=one.disturbed & samples.keys(),
-                        runs={option: one.runs[option] for option in samples},
-                        state={option: one.state.get(option, {}) for option in samples})
+                replace(comparison, samples=samples,
+                        disturbed=comparison.disturbed & samples.keys(),
+                        runs={option: comparison.runs[option] for option in samples},
+                        state={option: comparison.state.get(option, {}) for option in samples})
             )  # fmt: skip
     usable.sort(key=lambda one: (abs(one.nodes - nodes), -len(one.samples)))
     usable.sort(key=lambda one: one.started, reverse=True)
@@ -335,14 +346,18 @@ def advise(
     return Advice(chosen, answer(of_trials, chosen.better, SETTING, chosen.per, lost), wanted)
 
 
-def _of_trial(one: Comparison) -> OfTrial:
+def _of_trial(comparison: Comparison) -> OfTrial:
     """What one trial measured. Each option has the same number of planned runs in a trial."""
-    most = max(one.runs.values())
+    most = max(comparison.runs.values())
     return OfTrial(
-        {option.name: own for option, own in one.own_samples.items()},
-        {option.name: {nodes} for option in one.samples if (nodes := one.nodes_of.get(option))},
-        {option.name: (most - one.runs[option], most) for option in one.samples},
-        {option.name for option in one.disturbed},
+        {option.name: own for option, own in comparison.own_samples.items()},
+        {
+            option.name: {nodes}
+            for option in comparison.samples
+            if (nodes := comparison.nodes_of.get(option))
+        },
+        {option.name: (most - comparison.runs[option], most) for option in comparison.samples},
+        {option.name for option in comparison.disturbed},
     )
 
 
@@ -351,15 +366,15 @@ def _pooled(usable: Sequence[Comparison]) -> Comparison:
     answer. Trials count from the newest on, whatever they say, but for those that other programs
     disturbed.
     """
-    quiet = [one for one in usable if not one.disturbed]
+    quiet = [comparison for comparison in usable if not comparison.disturbed]
     if not quiet:
         return usable[0]
     first, *others = quiet
     need, pool = least_repeats(len(first.samples)), [first]
-    for one in others:
+    for comparison in others:
         if sum(each.rounds for each in pool) >= need:
             break
-        if first.is_like(one) and one.trial not in {each.trial for each in pool}:
-            pool.append(one)
+        if first.is_like(comparison) and comparison.trial not in {each.trial for each in pool}:
+            pool.append(comparison)
     samples = {option: [x for one in pool for x in one.samples[option]] for option in first.samples}
     return replace(first, samples=samples, older=pool[1:])

@@ -157,7 +157,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     }
     if module and ports and UCX_DEVICES in part.bind and UCX_DEVICES not in result.exports:
         result.unset = [UCX_DEVICES]  # UCX over verbs finds no device by the module's interface
-    if wrong := [one for one in result.exports if not _NAME.fullmatch(one)]:
+    if wrong := [export for export in result.exports if not _NAME.fullmatch(export)]:
         raise InputError(
             f"transport {transport.name}: {wrong[0]!r} is not a valid name of a variable"
         )

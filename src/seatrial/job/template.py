@@ -168,7 +168,7 @@ def load_templates(folder: Path = FOLDER) -> dict[str, Template]:
     A file whose name begins with ``_`` is a part of other templates, or is for Seatrial itself.
     """
     files = [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.name.startswith("_")]
-    return {one.name: one for one in map(read_template, files)}
+    return {template.name: template for template in map(read_template, files)}
 
 
 @cache

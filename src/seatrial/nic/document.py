@@ -58,12 +58,12 @@ def _text(kind: Number | Switch | Form) -> str:
 
 
 def _notes() -> Iterable[str]:
-    always = _named(lambda one: one.link_down == ALWAYS)
-    some = _named(lambda one: one.link_down == ON_SOME_DRIVERS)
+    always = _named(lambda setting: setting.link_down == ALWAYS)
+    some = _named(lambda setting: setting.link_down == ON_SOME_DRIVERS)
     yield f"- Take the link down for a moment: {always}; on some drivers also {some}."
     rivals: dict[tuple[str, ...], list[str]] = {}
-    for one in BY_NAME.values():
-        rivals.setdefault(one.rivals, []).append(f"`{one.name}`")
+    for setting in BY_NAME.values():
+        rivals.setdefault(setting.rivals, []).append(f"`{setting.name}`")
     for daemons, names in rivals.items():
         if daemons:
             services = " or ".join(filter(None, [", ".join(daemons[:-1]), daemons[-1]]))
@@ -73,16 +73,16 @@ def _notes() -> Iterable[str]:
             yield f"- {rule} and names the service: {', '.join(names)}."
     yield f"- Cannot stand in `per_network`: {_named(lambda one: not one.per_network)}."
     words: dict[str, list[str]] = {}
-    for one in BY_NAME.values():
-        words.setdefault(one.optional, []).append(f"`{one.name}`")
+    for setting in BY_NAME.values():
+        words.setdefault(setting.optional, []).append(f"`{setting.name}`")
     texts = (_word(word, names) for word, names in words.items() if word)
     yield f"- Words of `if_supported`: {', '.join(texts)}."
     everywhere = _named(lambda one: one.data_paths == ALL_FABRICS)
     yield "- Settings that can also affect a data path in user space:"
     yield f"  - on every fabric: {everywhere}"
-    for one in BY_NAME.values():
-        if one.data_paths and one.data_paths != ALL_FABRICS:
-            yield f"  - on {' and '.join(one.data_paths)}: `{one.name}`"
+    for setting in BY_NAME.values():
+        if setting.data_paths and setting.data_paths != ALL_FABRICS:
+            yield f"  - on {' and '.join(setting.data_paths)}: `{setting.name}`"
 
 
 def _word(word: str, names: list[str]) -> str:
@@ -90,7 +90,7 @@ def _word(word: str, names: list[str]) -> str:
 
 
 def _named(wanted: Callable[[Setting], bool]) -> str:
-    return ", ".join(f"`{one.name}`" for one in BY_NAME.values() if wanted(one))
+    return ", ".join(f"`{setting.name}`" for setting in BY_NAME.values() if wanted(setting))
 
 
 if __name__ == "__main__":

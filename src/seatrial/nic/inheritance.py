@@ -107,7 +107,11 @@ def resolve(name: str, profiles: Mapping[str, NicProfile]) -> Resolved:
         transports=_tuple(_last(line, "transports")) or ("*",),
         suits=_tuple(_last(line, "suits")) or (),
         if_supported=_tuple(_last(line, "if_supported")) or (),
-        ignored_by={key: text for one in line for key, text in (one.ignored_by or {}).items()},
+        ignored_by={
+            key: text
+            for nic_profile in line
+            for key, text in (nic_profile.ignored_by or {}).items()
+        },
     )
 
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     MayLack = str
 else:
     #: settings that a NIC may lack; every interface has the others
-    MayLack = Literal[tuple(dict.fromkeys(one.optional for one in SETTINGS if one.optional))]
+    MayLack = Literal[
+        tuple(dict.fromkeys(setting.optional for setting in SETTINGS if setting.optional))
+    ]
 
 
 Feature = Annotated[

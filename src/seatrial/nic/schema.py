@@ -168,11 +168,13 @@ def _unit(takes: Takes) -> str | None:
 def _fields(settings: Iterable[Setting]) -> Any:
     """Fields of a model, as ``create_model`` takes them."""
     return {
-        one.name: (
-            _type_of(one.name, one.takes) | None,
-            Field(default=None, description=_description(one), examples=_examples(one.takes)),
+        setting.name: (
+            _type_of(setting.name, setting.takes) | None,
+            Field(
+                default=None, description=_description(setting), examples=_examples(setting.takes)
+            ),
         )
-        for one in settings
+        for setting in settings
     }
 
 

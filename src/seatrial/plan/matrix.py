@@ -33,15 +33,15 @@ class Places:
         if not self._kind:
             yield ""
             return
-        for place, one in enumerate(self._nodes):
-            if not any(one.startswith(text) or text.startswith(one) for text in texts):
+        for place, node in enumerate(self._nodes):
+            if not any(node.startswith(text) or text.startswith(node) for text in texts):
                 continue
             if self._kind == "node":
-                yield one
+                yield node
             elif self._kind == "direction":
-                yield from (direction(one, other) for other in self._nodes if other != one)
+                yield from (direction(node, other) for other in self._nodes if other != node)
             else:
-                yield from (f"{one}-{other}" for other in self._nodes[place + 1 :])
+                yield from (f"{node}-{other}" for other in self._nodes[place + 1 :])
 
     def __contains__(self, name: str) -> bool:
         if self._kind == "node":
@@ -106,9 +106,9 @@ class Matrix:
     def metrics_of(self, case: Case) -> dict[str, DeclaredMetric]:
         """The metrics that the case's variant reports."""
         return {
-            name: one
-            for name, one in self.metrics[case.check].items()
-            if not one.variants or case.variant in one.variants
+            name: declared_metric
+            for name, declared_metric in self.metrics[case.check].items()
+            if not declared_metric.variants or case.variant in declared_metric.variants
         }
 
     def values(self, key: str, cases: Iterable[Case] | None = None) -> list[str]:

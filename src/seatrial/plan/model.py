@@ -106,9 +106,9 @@ class PlannedTransport(Model):
 
         Raises KeyError if there is none.
         """
-        for one in self.attachments:
-            if profile in one.profiles and network in ("", one.network):
-                return one
+        for attachment in self.attachments:
+            if profile in attachment.profiles and network in ("", attachment.network):
+                return attachment
         raise KeyError(f"{profile} {network}".rstrip())
 
 

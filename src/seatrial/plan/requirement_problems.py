@@ -199,9 +199,9 @@ def _selection(select: Select, matrix: Matrix) -> FieldProblems:
         cases = [case for case in cases if matching(patterns, [str(getattr(case, key))])]
         if not cases:
             chosen = " and ".join(
-                f"{one} {_text(getattr(select, one))}"
-                for one in CASE_KEYS[:number]
-                if getattr(select, one) is not None
+                f"{case_key} {_text(getattr(select, case_key))}"
+                for case_key in CASE_KEYS[:number]
+                if getattr(select, case_key) is not None
             )
             yield (
                 f"select.{key}",
@@ -279,8 +279,13 @@ def _metric(select: Select, metric: Patterns, matrix: Matrix, rule: Rule | None)
             message = f"{', '.join(lacking)} of {check} {have} no metric {metric!r}"
             yield "select", message, f"add variant: {_text(variants)}"
             return
-    declared = [one for check in checks for name, one in lists[check].items() if fits(metric, name)]
-    known = list(dict.fromkeys(matrix.places(one) for one in declared))
+    declared = [
+        declared_metric
+        for check in checks
+        for name, declared_metric in lists[check].items()
+        if fits(metric, name)
+    ]
+    known = list(dict.fromkeys(matrix.places(declared_metric) for declared_metric in declared))
     for field, pattern in _patterns("location", select.location):
         if not any(places.has(pattern) for places in known):
             correction = "remove location: the metric belongs to the case as a whole"
@@ -300,14 +305,20 @@ def _suggest_location(location: str, known: list[Places]) -> str:
 
 def _figures(t: Threshold, matrix: Matrix) -> FieldProblems:
     """The unit of a bound, the side on which it is, and its size."""
-    declared = {name: one for _, name, one in matrix.figures(t.select, t.metric)}
-    wrong = [name for name, one in declared.items() if t.unit and one.unit != t.unit]
+    declared = {
+        name: declared_metric for _, name, declared_metric in matrix.figures(t.select, t.metric)
+    }
+    wrong = [
+        name
+        for name, declared_metric in declared.items()
+        if t.unit and declared_metric.unit != t.unit
+    ]
     if wrong:
         unit = declared[wrong[0]].unit
         yield "unit", f"{wrong[0]} is measured in {unit}, not in {t.unit}", f"unit: {unit}"
         return
-    for name, one in declared.items():
-        if problem := _side(t, name, one) or _size(t, name):
+    for name, declared_metric in declared.items():
+        if problem := _side(t, name, declared_metric) or _size(t, name):
             yield problem
             return
 

@@ -75,8 +75,10 @@ def unmeasured(plan: Plan, site: Site) -> Iterator[str]:
     """
     profiles = dict.fromkeys(case.profile for case in plan.cases)
     transports = {case.transport for case in plan.cases} - {NO_TRANSPORT}
-    over_rdma = sorted(one for one in transports if site.data_path(one) == "verbs")
-    fabrics = {site.networks[one].fabric for one in site.rails if site.networks[one].device}
+    over_rdma = sorted(
+        transport for transport in transports if site.data_path(transport) == "verbs"
+    )
+    fabrics = {site.networks[rail].fabric for rail in site.rails if site.networks[rail].device}
     for network in site.test_networks:
         name = f"network {network} ({site.networks[network].interface})"
         without = [one for one in profiles if not _measures(plan.cases, site, network, one)]
@@ -106,8 +108,8 @@ def unmeasured(plan: Plan, site: Site) -> Iterator[str]:
 def _measures(cases: list[Case], site: Site, network: str, profile: str) -> bool:
     """Whether cases measure a network under a profile, by itself or with others at once."""
     spanning = {
-        one.name for one in site.benchmarks.enabled()
-        if one.spans_networks and network in one.settings.networks
+        benchmark.name for benchmark in site.benchmarks.enabled()
+        if benchmark.spans_networks and network in benchmark.settings.networks
     }  # fmt: skip
     return any(
         case.profile == profile
@@ -119,13 +121,15 @@ def _measures(cases: list[Case], site: Site, network: str, profile: str) -> bool
 
 
 def _why_unmeasured(plan: Plan, site: Site, network: str, profile: str) -> str:
-    names = [one for one in _names(site) if one != NO_TRANSPORT and is_tested(site, profile, one)]
+    names = [
+        name for name in _names(site) if name != NO_TRANSPORT and is_tested(site, profile, name)
+    ]
     if _measures(plan.outside, site, network, profile):
         return "the trial's selection leaves it out"
     if network not in carrier_interfaces(site, profile):
         bond = resolved(site, profile).bond()
         return f"its interface is a member of {bond['name'] if bond else 'a bond'} there"
-    if not any(network in rails_of(site, one, profile) for one in names):
+    if not any(network in rails_of(site, name, profile) for name in names):
         sets = resolved(site, profile).networks
         if sets and network not in sets:
             return f"the profile sets only {', '.join(sets)}"
@@ -178,8 +182,8 @@ def resolve(site: Site, stack: Stack) -> Plan:
         own_cores=site.node_cores if site.lab and site.lab.processors == "own" else None,
         virtual_time=site.virtual,
         partitions={
-            name: PlannedPartition(options=one.options, description=one.description)
-            for name, one in site.partitions.items()
+            name: PlannedPartition(options=partition.options, description=partition.description)
+            for name, partition in site.partitions.items()
         },
         partition=site.trial_partition,
         backend=site.slurm.backend,
@@ -196,7 +200,9 @@ def resolve(site: Site, stack: Stack) -> Plan:
         },
         profiles=profiles,
         transports=transports,
-        benchmarks={one.name: one.settings.model_dump(mode="json") for one in benchmarks},
+        benchmarks={
+            benchmark.name: benchmark.settings.model_dump(mode="json") for benchmark in benchmarks
+        },
         blas=stack.blas(),
         modules_system=_modules_system(site),
         modulepath=stack.modulepath,
@@ -226,10 +232,11 @@ def _machine(site: Site) -> Machine:
         },
         costs=[
             Cost(
-                name=one.name, usd=one.usd, date=one.day.isoformat(), includes=one.includes,
-                network="" if one.network in only else one.network or "", profile=one.profile or "",
+                name=cost.name, usd=cost.usd, date=cost.day.isoformat(), includes=cost.includes,
+                network="" if cost.network in only else cost.network or "",
+                profile=cost.profile or "",
             )
-            for one in site.machine.costs
+            for cost in site.machine.costs
         ],
         power=Power.model_validate(power.model_dump()) if power else None,
     )  # fmt: skip
@@ -253,9 +260,9 @@ def _profile(site: Site, name: str) -> PlannedProfile:
         interfaces=carrier_interfaces(site, name),
         transports=[one for one in _names(site) if is_tested(site, name, one)],
         benchmarks=[
-            one.name
-            for one in site.benchmarks.enabled()
-            if selected and matching(one.settings.profiles, [name])
+            benchmark.name
+            for benchmark in site.benchmarks.enabled()
+            if selected and matching(benchmark.settings.profiles, [name])
         ],
         effects=effects_of(site, name),
     )
@@ -275,7 +282,9 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
             options=own.options,
         ),
         benchmarks=[
-            one.name for one in site.benchmarks.enabled() if selected and _offered(one, stack, name)
+            benchmark.name
+            for benchmark in site.benchmarks.enabled()
+            if selected and _offered(benchmark, stack, name)
         ],
         launcher=[*part.launcher, *(own.options if own else [])],
         path_report=part.path_report,
@@ -322,8 +331,10 @@ def _used_at_once(site: Site, stack: Stack, transport: str) -> list[Attachment]:
     """
     if transport not in site.transports:
         return []
-    benchmarks = [one for one in site.benchmarks.enabled() if one.spans_networks]
-    of_mpi = [one.settings.networks for one in benchmarks if not one.pseudo_transport]
+    benchmarks = [benchmark for benchmark in site.benchmarks.enabled() if benchmark.spans_networks]
+    of_mpi = [
+        benchmark.settings.networks for benchmark in benchmarks if not benchmark.pseudo_transport
+    ]
     names = dict.fromkeys(name for networks in of_mpi for name in networks)
     profiles_of: dict[tuple[str, str], list[str]] = {}
     for profile in dict.fromkeys(("default", *site.nic_profiles)):
@@ -388,8 +399,11 @@ def _cases_of(
     profiles: dict[str, PlannedProfile],
 ) -> Iterator[Case]:
     """The cases of some variants under one transport."""
-    for profile, one in profiles.items():
-        if benchmark.name not in one.benchmarks or transport not in one.transports:
+    for profile, planned_profile in profiles.items():
+        if (
+            benchmark.name not in planned_profile.benchmarks
+            or transport not in planned_profile.transports
+        ):
             continue
         networks = _networks_of(site, benchmark, transport, profile)
         for nodes in benchmark.settings.nodes:
@@ -418,7 +432,7 @@ def _lacking(
     for benchmark in site.benchmarks.enabled():
         for transport in _requested(site, benchmark):
             available = _available(benchmark, stack, transport)
-            variants = [one for one in benchmark.variants() if one not in available]
+            variants = [variant for variant in benchmark.variants() if variant not in available]
             yield from _cases_of(site, benchmark, transport, variants, profiles)
 
 

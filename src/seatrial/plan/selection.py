@@ -35,7 +35,7 @@ class Selection:
 
 def select(site: Site, selection: Selection) -> Site:
     """The selected part of a site. Raises InputError if a pattern matches nothing."""
-    names = [one.name for one in site.benchmarks.enabled()]
+    names = [benchmark.name for benchmark in site.benchmarks.enabled()]
     transports = [*site.transports, *site.pseudo_transports]
     problems = [
         *unmatched("--check", list(selection.checks), names),
@@ -44,8 +44,11 @@ def select(site: Site, selection: Selection) -> Site:
         *unmatched("--profile", list(selection.profiles), site.nic_profiles),
     ]
     if problems:
-        raise InputError("; ".join(f"{one.field.rsplit('.', 1)[0]} {one.message} ({one.correction})"
-                                   for one in problems))  # fmt: skip
+        texts = (
+            f"{problem.field.rsplit('.', 1)[0]} {problem.message} ({problem.correction})"
+            for problem in problems
+        )
+        raise InputError("; ".join(texts))
     own = site.trial
     trial = own.model_copy(
         update={
@@ -62,8 +65,10 @@ def select(site: Site, selection: Selection) -> Site:
         benchmarks = {name: None for name in names if name not in chosen}
     if selection.networks:
         rails = matching(selection.networks, site.rails)
-        benchmarks = {one.name: _on(one, rails) for one in site.benchmarks.enabled()
-                      } | benchmarks  # fmt: skip
+        on_rails = {
+            benchmark.name: _on(benchmark, rails) for benchmark in site.benchmarks.enabled()
+        }
+        benchmarks = on_rails | benchmarks
     update: dict[str, object] = {"trial": trial}
     if benchmarks:
         update["benchmarks"] = site.benchmarks.model_copy(update=benchmarks)

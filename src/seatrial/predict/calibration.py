@@ -126,10 +126,10 @@ def calibrate(measured: Iterable[Measured]) -> Network:
     Raises ValueError with the reason if there are no runs, or too few sizes.
     """
     by_check: dict[str, list[Measured]] = defaultdict(list)
-    for one in measured:
-        name = SOURCES.get(one.run.case.check)
-        if any(curve.name == name and curve.y_name == "latency" for curve in one.run.curves):
-            by_check[one.run.case.check].append(one)
+    for sample in measured:
+        name = SOURCES.get(sample.run.case.check)
+        if any(curve.name == name and curve.y_name == "latency" for curve in sample.run.curves):
+            by_check[sample.run.case.check].append(sample)
     for check, name in SOURCES.items():
         if runs := by_check.get(check):
             half = _points(runs, [name], "latency")
@@ -147,8 +147,8 @@ def calibrate(measured: Iterable[Measured]) -> Network:
 def _points(runs: Sequence[Measured], names: Sequence[str], kind: str) -> dict[float, float]:
     """Size in B -> median in us over the runs and the curves of these names."""
     times: dict[float, list[float]] = defaultdict(list)
-    for one in runs:
-        for curve in one.run.curves:
+    for sample in runs:
+        for curve in sample.run.curves:
             if curve.name in names and curve.y_name == kind:
                 for size, us in curve.points:
                     if size > 0:

@@ -99,12 +99,12 @@ def selected(
     Raises ValueError if they are of several rails or drivers.
     """
     own = [
-        one
-        for one in measured
-        if (one.run.case.transport, one.run.case.profile) == (transport, profile)
-        and network in ("", one.run.case.network)
+        sample
+        for sample in measured
+        if (sample.run.case.transport, sample.run.case.profile) == (transport, profile)
+        and network in ("", sample.run.case.network)
     ]
-    kinds = sorted({one.run.hardware for one in own if one.run.path})
+    kinds = sorted({sample.run.hardware for sample in own if sample.run.path})
     if len(kinds) > 1:
         raise ValueError(f"the runs are of several networks or drivers: {', '.join(kinds)}")
     return own
@@ -116,12 +116,12 @@ def cases_of_npb(
     """(variant, nodes) -> times in s, of cases with one rank a node; and the others' names."""
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     skipped: dict[str, None] = {}
-    for one in measured:
-        case = one.run.case
+    for sample in measured:
+        case = sample.run.case
         if case.check != "npb":
             continue
-        own = [m.value for m in one.run.metrics if m.metric == "time_s"]
-        processes = one.run.facts.get("processes")
+        own = [m.value for m in sample.run.metrics if m.metric == "time_s"]
+        processes = sample.run.facts.get("processes")
         if processes == case.nodes:
             times[case.variant, case.nodes] += own
         else:
@@ -197,7 +197,7 @@ def predict(
     flaws = [*of_class(problem_class, compared), *of_speed(of, kernel)]
     flaws += flaws_of(of, compared, nodes, run)
     if kernel == "is":
-        flaws += of_alltoallv(run, [one.alltoallv for one in compared])
+        flaws += of_alltoallv(run, [comparison.alltoallv for comparison in compared])
     return Prediction(
         nodes, done.value("time_s"), done.value("mops"), flaws,
         run.alltoallv if kernel == "is" else "",
@@ -206,7 +206,7 @@ def predict(
 
 def of_class(problem_class: str, compared: Sequence[Comparison]) -> list[str]:
     """That the measured cases are of other classes, if they are."""
-    classes = sorted({one.variant.rpartition(".")[2] for one in compared})
+    classes = sorted({comparison.variant.rpartition(".")[2] for comparison in compared})
     if not classes or problem_class in classes:
         return []
     return [f"the measured cases are of class {' and '.join(classes)}, and not {problem_class}"]
@@ -233,7 +233,7 @@ def flaws_of(
     of: Calibrated, compared: Sequence[Comparison], nodes: int, run: Simulated
 ) -> list[str]:
     """Why a prediction of any program is worth less than its error says."""
-    flaws = far(nodes, [one.nodes for one in compared])
+    flaws = far(nodes, [comparison.nodes for comparison in compared])
     if nodes > 1:
         flaws += outside(run.messages, of.network.measured)
         if run.selector == "ompi" and run.messages and run.messages.largest > of.network.eager_B:

@@ -53,23 +53,25 @@ def effect(finding: Finding) -> str:
     of = f" of {finding.compared}" if finding.scope.kind == "site" else ""
     single = finding.scope.kind == "series"
     for kind, text in _LOST.items():
-        if own := [one for one in finding.changes if one.lost == kind]:
+        if own := [change for change in finding.changes if change.lost == kind]:
             parts.append(text if single else f"{len(own)}{of} series: {text}")
     for word, own in (("worse", finding.worse), ("better", finding.better)):
-        if own := [one for one in own if not one.lost]:
+        if own := [change for change in own if not change.lost]:
             most = largest(own)
             count = "" if single else f"{len(own)}{of} series "
-            drifts = "" if not all(one.drift for one in own) else "drifts " if single else "drift "
+            drifts = (
+                "" if not all(change.drift for change in own) else "drifts " if single else "drift "
+            )
             by = f"{size(most)}{' at most' if len(own) > 1 else ''}"
             parts.append(f"{count}{drifts}{word} by {by}")
-    if own := [one for one in finding.informative if not one.lost]:
+    if own := [change for change in finding.informative if not change.lost]:
         parts.append(f"{len(own)}{of} informative series changed")
     return ", ".join(parts)
 
 
 def largest(changes: Sequence[Change]) -> Change:
     """The largest as it is printed. In ``Finding.changes`` half and twice as much are the same."""
-    return max(changes, key=lambda one: abs(one.ratio - 1))
+    return max(changes, key=lambda change: abs(change.ratio - 1))
 
 
 def size(change: Change) -> str:
@@ -126,8 +128,9 @@ def acceptance(finding: Finding, accepted: Accepted) -> str:
 def courses(level: NewLevel) -> dict[Key, str]:
     """What each series of an accepted level did, such as ``before 30 us: worse by 8.1 %``."""
     return {
-        key: f"before {quantity(one.before.value, one.series.unit)}: {word(one)} by {size(one)}"
-        for key, one in level.changes.items()
+        key: f"before {quantity(change.before.value, change.series.unit)}: "
+        f"{word(change)} by {size(change)}"
+        for key, change in level.changes.items()
     }
 
 
@@ -139,13 +142,13 @@ def doubts(level: NewLevel) -> list[str]:
     if scope.kind in ("node", "nodes", "link"):
         lines.append(f"the level is of {scope.kind} {scope.name} only: if that has a fault, the "
                      "fault passes from now on")  # fmt: skip
-    for one in level.parts[:_PARTS]:
-        of = len(one.changed) + len(one.others)
-        text = f"{one.name}: only {len(one.changed)} of {of} locations have the new level"
-        lines.append(f"{text}, and not {some(one.others)}")
+    for part in level.parts[:_PARTS]:
+        of = len(part.changed) + len(part.others)
+        text = f"{part.name}: only {len(part.changed)} of {of} locations have the new level"
+        lines.append(f"{text}, and not {some(part.others)}")
     if (more := len(level.parts) - _PARTS) > 0:
         lines.append(f"{plural(more, 'more metric')} of which only some locations have it")
-    if much := [one for one in worse if abs(one.ratio - 1) > FLOOR]:
+    if much := [change for change in worse if abs(change.ratio - 1) > FLOOR]:
         most = largest(much)
         by = f"{size(most)}{' at most' if len(much) > 1 else ''}"
         lines.append(f"{len(much)} series worse by more than {number(100 * FLOOR)} %, by {by}: "
@@ -196,7 +199,7 @@ def waited(finding: Finding) -> str:
     percent = finding.waited
     if percent is None or percent < DISTURBED_PERCENT:
         return ""
-    several = len({one.series.case for one in finding.changes}) > 1
+    several = len({change.series.case for change in finding.changes}) > 1
     who = "a case of these" if several else "its case"
     return f"{who} waited {number(percent, 2)} % of its time for a processor that night"
 
@@ -229,7 +232,7 @@ def sentences(finding: Finding, most: int = 3) -> Sequence[str]:
     """All that a finding says, with its ``most`` largest changes."""
     lines = [headline(finding), f"since {when(finding)}; {circumstances(finding)}"]
     listed = finding.listed
-    lines += [f"{one.series.name} {course(one)}" for one in listed[:most]]
+    lines += [f"{change.series.name} {course(change)}" for change in listed[:most]]
     if len(listed) < len(finding.changes):
         lines.append(
             f"{min(most, len(listed))} of {len(finding.changes)} series shown"

@@ -58,13 +58,14 @@ class Section:
     @property
     def open(self) -> bool:
         """Whether the sentences are of what is not known, so that a reader needs what it takes."""
-        return all(one.key == "inconclusive" for one in self.sentences)
+        return all(sentence.key == "inconclusive" for sentence in self.sentences)
 
     @property
     def rests(self) -> bool:
         """Whether there is something to say of what the sentences rest on."""
         return bool(self.basis or (self.change and not self.open)) or any(
-            one.basis or (one.change and one.key != "inconclusive") for one in self.sentences
+            sentence.basis or (sentence.change and sentence.key != "inconclusive")
+            for sentence in self.sentences
         )
 
     def with_shared_words(self) -> Section:
@@ -72,17 +73,17 @@ class Section:
         and the parts of their basis."""
         if len(self.sentences) < 2:
             return self
-        changes = {one.change for one in self.sentences}
+        changes = {sentence.change for sentence in self.sentences}
         change = changes.pop() if len(changes) == 1 else ""
-        bases = [one.basis.split(_BETWEEN) for one in self.sentences]
+        bases = [sentence.basis.split(_BETWEEN) for sentence in self.sentences]
         common = [part for part in bases[0] if part and all(part in own for own in bases)]
         sentences = [
             replace(
-                one,
+                sentence,
                 basis=_BETWEEN.join(part for part in own if part not in common),
-                change="" if change else one.change,
+                change="" if change else sentence.change,
             )
-            for one, own in zip(self.sentences, bases, strict=True)
+            for sentence, own in zip(self.sentences, bases, strict=True)
         ]
         return replace(self, sentences=sentences, basis=_BETWEEN.join(common), change=change)
 

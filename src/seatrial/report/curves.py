@@ -141,9 +141,9 @@ def _curve_figure(
 
 def _line_name(case: Case, members: Sequence[Case], keys: Keys, both: bool) -> str:
     """The name of a line in the legend: what distinguishes it from the others."""
-    if both and len({one.route for one in members}) > 1:
+    if both and len({member.route for member in members}) > 1:
         return f"{case.route}, {case.profile}"
-    several_profiles = len({one.profile for one in members}) > 1
+    several_profiles = len({member.profile for member in members}) > 1
     return case.profile if keys.many or several_profiles else case.route
 
 

@@ -176,19 +176,21 @@ class _Site:
         self.x[list(place)] = list(place.values())
         self.order = {at: number for number, at in enumerate(self.drawn)}
         self.findings = [
-            one for one in site.findings if one.found.started >= begin
+            finding for finding in site.findings if finding.found.started >= begin
         ]  # fmt: skip
         self.by_change = {
-            (change.series, change.first.id): one
-            for one in site.findings for change in one.changes
+            (change.series, change.first.id): finding
+            for finding in site.findings for change in finding.changes
         }  # fmt: skip
-        columns = [one for one in site.columns if one.at[-1] >= self.first]
-        changed = {change.series for one in self.findings for change in one.listed}
-        ranked = sorted(columns, key=lambda one: one.series not in changed)[:SERIES]
+        columns = [column for column in site.columns if column.at[-1] >= self.first]
+        changed = {change.series for finding in self.findings for change in finding.listed}
+        ranked = sorted(columns, key=lambda column: column.series not in changed)[:SERIES]
         kept = set(ranked)
-        self.columns = [one for one in columns if one in kept]
+        self.columns = [column for column in columns if column in kept]
         self.undrawn = len(columns) - len(kept)
-        self.anchor = {one.series: f"{key}-{number}" for number, one in enumerate(self.columns)}
+        self.anchor = {
+            column.series: f"{key}-{number}" for number, column in enumerate(self.columns)
+        }
         self.versions = {n: own for n, own in site.versions().items() if n >= self.first}
 
     def _x(self, time: datetime) -> int:
@@ -203,21 +205,21 @@ class _Site:
             quiet = f"No change of level can be seen before trial {levels.LEAST_NIGHTS}."
         return Part(
             self.site.site, self._summary(), self._months(),
-            [self._shown(one) for one in reversed(self.findings)],
+            [self._shown(finding) for finding in reversed(self.findings)],
             [(f"{self.site.trials[night].started:%Y-%m-%d}", list(_words(own)))
              for night, own in reversed(self.versions.items())],
             self._groups(), self.undrawn, begin, end if len(self.trials) > 1 else "",
             "weeks" if self.weeks else "months", quiet,
-            any(change.informative for one in self.findings for change in one.listed),
-            not all(one.proven for one in self.trials),
+            any(change.informative for finding in self.findings for change in finding.listed),
+            not all(trial.proven for trial in self.trials),
         )  # fmt: skip
 
     def data(self) -> dict[str, Any]:
         """What the script shows under the pointer."""
         nights = [
-            [self._x(one.started), f"{one.started:%Y-%m-%d %H:%M}", one.folder.name,
-             "; ".join([_VERDICTS[one.verdict][2], *one.marks])]
-            for one in self.trials
+            [self._x(trial.started), f"{trial.started:%Y-%m-%d %H:%M}", trial.folder.name,
+             "; ".join([_VERDICTS[trial.verdict][2], *trial.marks])]
+            for trial in self.trials
         ]  # fmt: skip
         whole = self.drawn
         series: dict[str, Any] = {}
@@ -239,11 +241,11 @@ class _Site:
     # --- the trials --------------------------------------------------------------------
 
     def _summary(self) -> str:
-        counts = Counter(one.verdict for one in self.trials)
+        counts = Counter(trial.verdict for trial in self.trials)
         verdicts = ", ".join(
             f"{counts[key]} {word}" for key, (_, _, word) in _VERDICTS.items() if counts[key]
         )
-        worse = sum(bool(one.worse) for one in self.findings)
+        worse = sum(bool(finding.worse) for finding in self.findings)
         begin, end = (f"{self.trials[at].started:%Y-%m-%d}" for at in (0, -1))
         changed = f"{plural(len(self.findings), 'change')} of level, of which {worse} for the worse"
         return (
@@ -258,7 +260,10 @@ class _Site:
         of_day: dict[tuple[str, int], list[KnownTrial]] = {}
         for trial in self.trials:
             of_day.setdefault((f"{trial.started:%Y-%m}", trial.started.day), []).append(trial)
-        changed = {(f"{one.first.started:%Y-%m}", one.first.started.day) for one in self.findings}
+        changed = {
+            (f"{finding.first.started:%Y-%m}", finding.first.started.day)
+            for finding in self.findings
+        }
         names = sorted({month for month, _ in of_day}, reverse=True)
         return [
             (name, [
@@ -270,15 +275,15 @@ class _Site:
         ]  # fmt: skip
 
     def _day(self, trials: Sequence[KnownTrial], changed: bool) -> Day:
-        worst = min(trials, key=lambda one: list(_VERDICTS).index(one.verdict))
+        worst = min(trials, key=lambda trial: list(_VERDICTS).index(trial.verdict))
         style, symbol, _ = _VERDICTS[worst.verdict]
         lines = [
-            f"{one.started:%Y-%m-%d %H:%M} {_VERDICTS[one.verdict][2]}: {one.folder.name}"
-            + "".join(f"\n{note}" for note in one.marks)
-            for one in trials
+            f"{trial.started:%Y-%m-%d %H:%M} {_VERDICTS[trial.verdict][2]}: {trial.folder.name}"
+            + "".join(f"\n{note}" for note in trial.marks)
+            for trial in trials
         ]
         lines += ["a change of level begins"] if changed else []
-        unproven = not all(one.proven for one in trials)
+        unproven = not all(trial.proven for trial in trials)
         return Day(style, symbol, "\n".join(lines), self._href(worst), changed, unproven)
 
     def _href(self, trial: KnownTrial) -> str | None:
@@ -297,15 +302,15 @@ class _Site:
         )  # fmt: skip
         first = finding.listed[:ESSENTIAL]
         worse, better = (
-            [one for one in finding.listed if changes.word(one) == which]
+            [change for change in finding.listed if changes.word(change) == which]
             for which in ("worse", "better")
         )
         if worse and better:
             first = [worse[0], better[-1]]
-        listed = [*first, *(one for one in finding.listed if one not in first)][:LISTED]
+        listed = [*first, *(change for change in finding.listed if change not in first)][:LISTED]
         series = [
-            Listed(self.anchor.get(one.series), one.series.name, changes.course(one))
-            for one in listed
+            Listed(self.anchor.get(change.series), change.series.name, changes.course(change))
+            for change in listed
         ]
         text = changes.acceptance(finding, known) if known else ""
         head = f"{changes.subject(finding)}: {changes.effect(finding)}"

@@ -22,12 +22,15 @@ def message(news: News, where: str) -> str:
     """The text about a site; ``where`` is the last line: where the reader finds more."""
     findings = sorted(
         news.findings,
-        key=lambda one: (not (one.worse or one.better), min([0.0, *(c.gain for c in one.worse)])),
+        key=lambda finding: (
+            not (finding.worse or finding.better),
+            min([0.0, *(c.gain for c in finding.worse)]),
+        ),
     )
     not_counted = not_counted_rows(news.not_counted)
     not_counted += first_of(news.notes, "note: ", "note")
     room = LINES - 2 - len(not_counted)
-    rows = [sentence(one, news.joined.get(one.id)) for one in findings]
+    rows = [sentence(finding, news.joined.get(finding.id)) for finding in findings]
     if len(rows) > room:
         rows = [*rows[: room - 1], f"and {plural(len(rows) - room + 1, 'more change')}"]
     return "".join(f"{_cut(line(row))}\n" for row in (headline(news), *not_counted, *rows, where))

@@ -48,18 +48,19 @@ def comparisons(compared: Sequence[Comparison]) -> Iterator[str]:
     """Each measured case beside its prediction."""
     if not compared:
         yield "error: not known, as no measured case could be compared"
-    for one in compared:
-        name = f"npb {one.variant} " if one.variant else ""
+    for comparison in compared:
+        name = f"npb {comparison.variant} " if comparison.variant else ""
         yield (
-            f"measured {name}on {one.nodes} nodes: {number(one.measured_s, 4)} s "
-            f"({plural(one.samples, 'sample')}), predicted {number(one.predicted_s, 4)} s: "
-            f"{100 * one.error:+.0f} %"
+            f"measured {name}on {comparison.nodes} nodes: {number(comparison.measured_s, 4)} s "
+            f"({plural(comparison.samples, 'sample')}), predicted "
+            f"{number(comparison.predicted_s, 4)} s: "
+            f"{100 * comparison.error:+.0f} %"
         )
 
 
 def worst(compared: Sequence[Comparison]) -> float | None:
     """The largest error of the comparisons, a fraction; None without any."""
-    return max((abs(one.error) for one in compared), default=None)
+    return max((abs(comparison.error) for comparison in compared), default=None)
 
 
 def predictions(made: Iterable[Prediction], compared: Sequence[Comparison]) -> Iterator[str]:
@@ -77,14 +78,14 @@ def predictions(made: Iterable[Prediction], compared: Sequence[Comparison]) -> I
         times = [each.measured_s / each.predicted_s for each in compared]
         span = " to ".join(dict.fromkeys(number(limit, 3) for limit in (min(times), max(times))))
         about = [f"the measured cases took {span} times the prediction"]
-    for one in made:
-        text = f"{plural(one.nodes, 'node')}: {number(one.time_s, 4)} s"
-        if one.mops is not None:
-            text += f", {number(one.mops, 4)} Mop/s"
-        if one.alltoallv:
-            text += f", MPI_Alltoallv {one.alltoallv}"
+    for prediction in made:
+        text = f"{plural(prediction.nodes, 'node')}: {number(prediction.time_s, 4)} s"
+        if prediction.mops is not None:
+            text += f", {number(prediction.mops, 4)} Mop/s"
+        if prediction.alltoallv:
+            text += f", MPI_Alltoallv {prediction.alltoallv}"
         known = f"error of the measured cases up to {_percent(error)}" if error is not None else ""
-        own = [*about, *one.flaws]
+        own = [*about, *prediction.flaws]
         new = [note for note in dict.fromkeys(own) if note not in notes]
         notes += new
         marks = "".join(f" [{notes.index(note) + 1}]" for note in dict.fromkeys(own))

@@ -227,16 +227,16 @@ def verdict_history(results: Results) -> list[str]:
     if len(results.verdicts) < 2 and (not results.verdict or results.verdict.number == 1):
         return []
     sentences = []
-    for one in results.verdicts:
-        kind = "the trial's own" if one.number == 1 else "judged later"
-        here = ", shown here" if one is results.verdict else ""
-        text = f"Verdict {one.number} ({kind}{here}): {one.word}"
-        text += f", {moment(one.judged or one.ended)}"
-        text += f", by {one.user}" if one.user else ""
-        text += f", seatrial {one.seatrial}" if one.seatrial else ""
-        text += f", with {shlex.join(one.command)}" if one.command else ""
-        if one.requirements:
-            text += f", requirements {one.requirements} (SHA-256 {one.requirements_sha256})"
+    for verdict in results.verdicts:
+        kind = "the trial's own" if verdict.number == 1 else "judged later"
+        here = ", shown here" if verdict is results.verdict else ""
+        text = f"Verdict {verdict.number} ({kind}{here}): {verdict.word}"
+        text += f", {moment(verdict.judged or verdict.ended)}"
+        text += f", by {verdict.user}" if verdict.user else ""
+        text += f", seatrial {verdict.seatrial}" if verdict.seatrial else ""
+        text += f", with {shlex.join(verdict.command)}" if verdict.command else ""
+        if verdict.requirements:
+            text += f", requirements {verdict.requirements} (SHA-256 {verdict.requirements_sha256})"
         sentences.append(text)
     return sentences
 

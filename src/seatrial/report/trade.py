@@ -37,12 +37,12 @@ def trade_figures(costs: Sequence[ProfileCosts]) -> list[Figure]:
     both figures.
     """
     groups: dict[str, Rows] = {
-        one.hardware: {
+        cost.hardware: {
             profile: row
-            for profile, row in one.costs.items()
+            for profile, row in cost.costs.items()
             if LATENCY in row and CPU in row and row[LATENCY].value > 0
         }
-        for one in costs
+        for cost in costs
     }
     groups = {name: members for name, members in groups.items() if members}
     shown = [row for members in groups.values() for row in members.values()]
@@ -140,10 +140,10 @@ def _places(
     return places
 
 
-def _shared(one: Box, other: Box) -> float:
+def _shared(box: Box, other: Box) -> float:
     """The area that two boxes share."""
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
     return max(0.0, width) * max(0.0, height)
 
 

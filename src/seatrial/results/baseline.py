@@ -156,10 +156,10 @@ def _check_place(path: Path) -> None:
     if path.is_symlink():
         text = f"it is a symbolic link to {path.readlink()}, which is not followed"
         raise InputError([Problem(path, None, "--write", text, "name the file itself")])
-    if os.geteuid() == 0 and (one := manifest.exposed_to_others(path.parent)):
-        text = f"{one.who}, and could lead what root writes to another file"
+    if os.geteuid() == 0 and (exposed := manifest.exposed_to_others(path.parent)):
+        text = f"{exposed.who}, and could lead what root writes to another file"
         raise InputError(
-            [Problem(one.path, None, "--write", text, "name a file in a folder of root")]
+            [Problem(exposed.path, None, "--write", text, "name a file in a folder of root")]
         )
 
 

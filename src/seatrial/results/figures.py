@@ -226,10 +226,12 @@ def slow_alone(runs: Iterable[Run]) -> dict[tuple[Case, str], dict[End, float]]:
     counts = Counter(run.case for run in valid)
     factors: dict[tuple[Case, str], dict[End, list[float]]] = defaultdict(dict)
     for run in valid:
-        for one in run.suspects:
-            if one.conclusion == "fault" and one.alone_factor is not None:
-                own = factors[run.case, one.metric]
-                own.setdefault((one.direction, one.location), []).append(one.alone_factor)
+        for suspect in run.suspects:
+            if suspect.conclusion == "fault" and suspect.alone_factor is not None:
+                own = factors[run.case, suspect.metric]
+                own.setdefault((suspect.direction, suspect.location), []).append(
+                    suspect.alone_factor
+                )
     return {
         key: {
             end: statistics.median(values)
@@ -258,11 +260,11 @@ class _Sum(NamedTuple):
     others: float = 0.0
     steps: int = 0
 
-    def plus(self, one: Activity) -> _Sum:
+    def plus(self, activity: Activity) -> _Sum:
         return _Sum(
-            self.seconds + one.seconds,
-            self.waited + (one.waited_percent or 0.0) * one.seconds,
-            self.others + (one.others_percent or 0.0) * one.seconds,
+            self.seconds + activity.seconds,
+            self.waited + (activity.waited_percent or 0.0) * activity.seconds,
+            self.others + (activity.others_percent or 0.0) * activity.seconds,
             self.steps + 1,
         )
 
@@ -347,7 +349,7 @@ class _Waits:
         found = [_longest(by_node)]
         if step in self.steps:
             own = self.steps[step].items()
-            found.append(_longest({node: [_Sum().plus(one)] for node, one in own}))
+            found.append(_longest({node: [_Sum().plus(activity)] for node, activity in own}))
         known = [one for one in found if one is not None]
         return sorted(known, key=lambda one: _explained(one[0]), reverse=True)
 
@@ -376,9 +378,9 @@ def longest_wait(runs: Iterable[Run]) -> float | None:
     of their time, on the node that waited longest. None: no wait is on record."""
     sums: dict[str, _Sum] = defaultdict(_Sum)
     for run in runs:
-        for one in run.activity:
-            if one.waited_percent is not None:
-                sums[one.node] = sums[one.node].plus(one)
+        for activity in run.activity:
+            if activity.waited_percent is not None:
+                sums[activity.node] = sums[activity.node].plus(activity)
     return max((own.waited / own.seconds for own in sums.values()), default=None)
 
 

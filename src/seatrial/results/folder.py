@@ -215,7 +215,7 @@ def read_results(path: Path, number: int | None = None) -> Results:
 def trial_of(path: Path) -> Path | None:
     """The trial whose folder a path is or is in, through links as well; None if there is none."""
     real = Path(os.path.realpath(path))
-    return next((one for one in (real, *real.parents) if _has_results(one)), None)
+    return next((parent for parent in (real, *real.parents) if _has_results(parent)), None)
 
 
 def _has_results(folder: Path) -> bool:

@@ -108,7 +108,10 @@ def _check_clock(results: Results) -> None:
 
     The day of a judgement decides whether a waiver is in force.
     """
-    last = max([one.judged or one.ended for one in results.verdicts], default=results.trial.started)
+    last = max(
+        [verdict.judged or verdict.ended for verdict in results.verdicts],
+        default=results.trial.started,
+    )
     if datetime.now(UTC) < last - CLOCK_TOLERANCE:
         text = f"the clock of this machine is before the last judgement, {last:%Y-%m-%d %H:%M} UTC"
         raise InputError([Problem(results.folder, None, "", text, "set the clock")])
@@ -173,9 +176,9 @@ def without_manifest(results: Results) -> str:
 
 def _unproven_before(results: Results) -> str:
     """A sentence if an earlier verdict was made without a manifest, which wrote one; "" if not."""
-    for one in results.verdicts:
-        if any(finding.endswith(UNPROVEN) for finding in one.findings):
-            return f"{manifest.MANIFEST} was missing at verdict {one.number}: {UNPROVEN}"
+    for verdict in results.verdicts:
+        if any(finding.endswith(UNPROVEN) for finding in verdict.findings):
+            return f"{manifest.MANIFEST} was missing at verdict {verdict.number}: {UNPROVEN}"
     return ""
 
 
@@ -225,7 +228,7 @@ def check_unchanged(
     names = [str(file.relative_to(folder)) for file in (folder / RESULTS_FILE, *later)]
     names += [name for name in listed if _JUDGEMENT_NAME.fullmatch(name) and name not in names]
     differences = manifest.check(folder, names) if known is None else known
-    kinds = {one.name: one.kind for one in differences}
+    kinds = {difference.name: difference.kind for difference in differences}
     if own:
         file, digest = own
         names.append(name := str(file.relative_to(folder)))

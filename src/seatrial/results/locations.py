@@ -86,7 +86,7 @@ class Locations:
         ends = self.ends(location)
         if not set(ends) & names.keys():
             return []
-        first, second = (names.get(one, one) for one in ends)
+        first, second = (names.get(end, end) for end in ends)
         if ARROW in location:
             return [f"{first}{ARROW}{second}"]
         return [f"{first}-{second}", f"{second}-{first}"]

@@ -456,7 +456,9 @@ class Requirements:
 
     def acceptance(self, change: str) -> Accepted | None:
         """Who accepted the change of level of this name."""
-        return next((one for one in reversed(self.accepted) if one.change == change), None)
+        return next(
+            (accepted for accepted in reversed(self.accepted) if accepted.change == change), None
+        )
 
     @property
     def contract(self) -> list[Rule]:
@@ -516,8 +518,8 @@ class MetricRequirements:
         for number, rule in enumerate(rules):
             self._rules.setdefault(rule.one_location, []).append((number, rule))
         self._has_locations = any(
-            one.location is not None
-            for one in [*(r.threshold.select for r in rules), *(i.select for i in informative)]
+            select.location is not None
+            for select in [*(r.threshold.select for r in rules), *(i.select for i in informative)]
         )
         self._known: dict[bool, tuple[list[Rule], bool]] = {}  # by whether there is a location
 

@@ -63,7 +63,10 @@ def sign(folder: Path, key: Path, data: bytes | None = None) -> Path:
     if data is None:
         data = manifest.content(folder)
         if differences := manifest.check(folder, data=data):
-            problems = [Problem(folder / one.name, None, "", one.kind) for one in differences]
+            problems = [
+                Problem(folder / difference.name, None, "", difference.kind)
+                for difference in differences
+            ]
             text = "a changed trial is not signed"
             raise InputError([*problems, Problem(folder, None, "", text)])
     if not key.is_file():
@@ -142,7 +145,11 @@ def absent(
 
     A certificate authority signs nothing itself, and is left out. Raises InputError as ``check``.
     """
-    signed = {one.key.split()[-1] for one in signatures if not one.fault and one.lines == lines}
+    signed = {
+        signature.key.split()[-1]
+        for signature in signatures
+        if not signature.fault and signature.lines == lines
+    }
     names = []
     for line in _allowed(signers, keys).splitlines():
         key = None if line.lstrip().startswith("#") else _LISTED.search(line)

@@ -99,7 +99,9 @@ def contradiction(results: Results) -> str:
     verdict = results.verdict
     if verdict is None or verdict.verdict != "accept":
         return ""
-    waived = {(one.id, one.required) for one in verdict.clauses if one.status == "waived"}
+    waived = {
+        (clause.id, clause.required) for clause in verdict.clauses if clause.status == "waived"
+    }
     bad = dict.fromkeys(VERDICTS[1:], 0)
     for judgement in results.judgements:
         applied = judgement.requirement

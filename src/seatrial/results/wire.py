@@ -49,9 +49,9 @@ def _errors(runs: Sequence[Run], states: dict[Interface, list[dict[str, Any]]]) 
     counts: dict[Interface, Counter[str]] = defaultdict(Counter)
     cases: dict[Interface, dict[str, None]] = defaultdict(dict)
     for run in runs:
-        for one in run.wire_errors:
-            counts[one.node, one.interface].update(one.counts)
-            cases[one.node, one.interface][run.case.id] = None
+        for wire_error in run.wire_errors:
+            counts[wire_error.node, wire_error.interface].update(wire_error.counts)
+            cases[wire_error.node, wire_error.interface][run.case.id] = None
     sentences = []
     for (node, name), counted in counts.items():
         where = list(cases[node, name])
@@ -94,7 +94,7 @@ def _exchanged(states: dict[Interface, list[dict[str, Any]]]) -> list[str]:
     sentences = []
     for ((node, name), network), switch in switch_of.items():
         usual = [other for other, count in counts[network].items() if count > 1]
-        others = [one for one in counts if one != network and counts[one][switch] > 1]
+        others = [count for count in counts if count != network and counts[count][switch] > 1]
         if usual and switch not in usual and others:
             sentences.append(
                 f"{node}: {name} of network {network} is cabled to {switch} (LLDP), on which "

@@ -30,7 +30,7 @@ def effects_of(site: Site, profile: str) -> list[str]:
 
 def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     networks = networks_set(site, profile)
-    said = {one: None for network in networks for one in modes(profile.settings(network))}
+    said = {mode: None for network in networks for mode in modes(profile.settings(network))}
     yield from (f"profile {profile.name}: {sentence}" for sentence in said)
     for transport in (*site.transports, PLAIN_SOCKETS):
         if not is_tested(site, profile.name, transport):
@@ -47,17 +47,21 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
                     )
             elif path != "kernel":
                 notes[network] = list(_bypassed(site, profile, transport, network, path))
-        differ = len({tuple(one) for one in notes.values()}) > 1
+        differ = len({tuple(note) for note in notes.values()}) > 1
         for network, sentences in notes.items():
-            yield from (f"{one} (network {network})" if differ else one for one in sentences)
+            yield from (
+                f"{sentence} (network {network})" if differ else sentence for sentence in sentences
+            )
 
 
 def _bypassed(
     site: Site, profile: Resolved, transport: str, network: str, path: str
 ) -> Iterator[str]:
     settings = _settings(profile, network)
-    effective = [one for one in settings if site.networks[network].fabric in one.data_paths]
-    idle = [one for one in settings if one not in effective]
+    effective = [
+        setting for setting in settings if site.networks[network].fabric in setting.data_paths
+    ]
+    idle = [setting for setting in settings if setting not in effective]
     if idle:
         only = "no setting does"
         if effective:
@@ -78,7 +82,7 @@ def _settings(profile: Resolved, network: str) -> list[Setting]:
 
 
 def _words(settings: list[Setting]) -> list[str]:
-    return list(dict.fromkeys(one.words or one.name for one in settings))
+    return list(dict.fromkeys(setting.words or setting.name for setting in settings))
 
 
 def _list(settings: list[Setting]) -> str:

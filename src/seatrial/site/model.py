@@ -263,7 +263,9 @@ class ChosenBenchmarks(Model):
         """The benchmarks in the site's file, in their order."""
         names = [*dict.fromkeys([*self._order, *type(self).model_fields])]
         settings = {name: getattr(self, name, None) for name in names}
-        return [registry()[name](one) for name, one in settings.items() if one is not None]
+        return [
+            registry()[name](setting) for name, setting in settings.items() if setting is not None
+        ]
 
     def empty(self) -> list[str]:
         """The names in the site's file that nothing follows."""

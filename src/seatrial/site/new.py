@@ -46,9 +46,11 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
             (folder / file).write_text(text)
         try:
             site, _ = yamlfile.load(folder / "site.yaml", Site)
-            wrong = [(one.field, one.message) for one in site_problems(site)]
+            wrong = [
+                (site_problem.field, site_problem.message) for site_problem in site_problems(site)
+            ]
         except InputError as error:
-            wrong = [(one.field, one.message) for one in error.problems]
+            wrong = [(problem.field, problem.message) for problem in error.problems]
         if wrong:
             raise InputError("; ".join(f"{field}: {message}" for field, message in wrong))
     except BaseException:

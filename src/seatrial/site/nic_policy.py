@@ -81,4 +81,6 @@ def _profile(site: Site, profile: Resolved) -> dict[str, Any]:
 
 def _optional(profile: Resolved) -> list[str]:
     """Key groups of the settings that are skipped if a NIC does not support them."""
-    return sorted({group_of(one.key) for one in SETTINGS if one.optional in profile.if_supported})
+    return sorted(
+        {group_of(setting.key) for setting in SETTINGS if setting.optional in profile.if_supported}
+    )

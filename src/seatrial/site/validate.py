@@ -123,7 +123,11 @@ def _nodes(site: Site) -> Iterable[FieldProblem]:
     """Names of networks that do not exist, and nodes of the trials without a measured network."""
     partition = site.partitions.get(site.trial_partition)
     used = NodeSet(partition.nodes) if partition else NodeSet()
-    at_once = [one.settings.networks for one in site.benchmarks.enabled() if one.spans_networks]
+    at_once = [
+        benchmark.settings.networks
+        for benchmark in site.benchmarks.enabled()
+        if benchmark.spans_networks
+    ]
     measured = dict.fromkeys([*site.rails, *(name for names in at_once for name in names)])
     for index, group in enumerate(site.nodes):
         field = f"nodes.{index}.networks"

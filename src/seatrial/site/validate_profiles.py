@@ -96,10 +96,10 @@ def _names(site: Site, name: str, profile: NicProfile) -> Iterable[FieldProblem]
     for index, network in enumerate(profile.networks or []):
         yield from _network(site, network, f"{at}.networks.{index}")
     classes = {group.node_class for group in site.nodes if group.node_class}
-    for index, one in enumerate(profile.node_classes or []):
-        if one not in classes:
-            message = f"no nodes have the class {one!r}"
-            yield FieldProblem(f"{at}.node_classes.{index}", message, suggest(one, classes))
+    for index, node_class_ in enumerate(profile.node_classes or []):
+        if node_class_ not in classes:
+            message = f"no nodes have the class {node_class_!r}"
+            yield FieldProblem(f"{at}.node_classes.{index}", message, suggest(node_class_, classes))
     known = {*site.transports, *site.pseudo_transports}
     yield from unmatched(f"{at}.transports", profile.transports or [], known)
     for network in profile.per_network or {}:

@@ -175,7 +175,7 @@ def _is_ours(word: str, root: Path, layout: Layout, program: bool) -> bool:
     path = _normal(word)
     libexec = _normal(layout.libexec)
     scripts = [str(libexec / name) for name in ("prolog", "epilog", "health", "seatrial-nic")]
-    if libexec in path.parents or any(fnmatch.fnmatchcase(one, str(path)) for one in scripts):
+    if libexec in path.parents or any(fnmatch.fnmatchcase(script, str(path)) for script in scripts):
         return True
     file = root / str(path).lstrip("/")
     real, folder = file.resolve(), (root / str(libexec).lstrip("/")).resolve()
@@ -344,9 +344,9 @@ def _alone(config: Mapping[str, str], partitions: str) -> Iterator[Finding]:
 
 def _features(nodes: str, policy: Mapping[str, Any]) -> Iterator[Finding]:
     has = {
-        one["NodeName"]: set(one.get("AvailableFeatures", "").split(","))
-        for one in parse_records(nodes)
-        if "NodeName" in one
+        parse_record["NodeName"]: set(parse_record.get("AvailableFeatures", "").split(","))
+        for parse_record in parse_records(nodes)
+        if "NodeName" in parse_record
     }
     good = 0
     prefix = policy["feature_prefix"]

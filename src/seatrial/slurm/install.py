@@ -100,7 +100,11 @@ def _look(files: list[File], root: Path, layout: Layout) -> list[Step]:
     steps = [_step(file, root, layout) for file in files]
     names = _texts(steps, layout)
     folders = {_version(step, layout) for step in steps if in_version(step, layout)}
-    foreign = {one for one in folders if os.path.lexists(one) and not versions.is_ours(one, names)}
+    foreign = {
+        folder
+        for folder in folders
+        if os.path.lexists(folder) and not versions.is_ours(folder, names)
+    }
     return [
         replace(step, state="foreign")
         if in_version(step, layout) and _version(step, layout) in foreign
@@ -274,9 +278,9 @@ def _state_folders(step: Step, layout: Layout) -> set[str]:
     if step.old and _is_ours(step.target, step.old, layout):
         policies.append(json.loads(step.old))
     return {
-        str(one["state_folder"])
-        for one in policies
-        if isinstance(one, dict) and "state_folder" in one
+        str(policy["state_folder"])
+        for policy in policies
+        if isinstance(policy, dict) and "state_folder" in policy
     }
 
 

@@ -52,7 +52,7 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
 
     Raises InputError if a profile's feature is not valid in Slurm.
     """
-    profiles = [(one["feature"], name) for name, one in policy["profiles"].items()]
+    profiles = [(profile["feature"], name) for name, profile in policy["profiles"].items()]
     for feature, name in profiles:
         if not _FEATURE.fullmatch(feature):
             raise InputError(f"NIC profile {name}: {feature!r} is not a valid Slurm feature")
@@ -130,7 +130,9 @@ def node_features(policy: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Short name of a node -> the Slurm features of the profiles that fit it."""
     return {
         node: tuple(
-            one["feature"] for one in policy["profiles"].values() if node in one.get("nodes", ())
+            profile["feature"]
+            for profile in policy["profiles"].values()
+            if node in profile.get("nodes", ())
         )
         for node in policy["nodes"]
     }

@@ -194,10 +194,10 @@ def _compile(package: Path, shown: str, python: str) -> None:
             break
 
 
-def _exchange(one: Path, other: Path) -> None:
+def _exchange(path: Path, other: Path) -> None:
     """Exchange two folders atomically, or in three renames if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
-    names = (os.fsencode(one), os.fsencode(other))
+    names = (os.fsencode(path), os.fsencode(other))
     try:
         done = libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
     except AttributeError:
@@ -205,8 +205,8 @@ def _exchange(one: Path, other: Path) -> None:
     if not done:
         aside = _new_folder(other.parent) / other.name
         other.rename(aside)
-        one.rename(other)
-        aside.rename(one)
+        path.rename(other)
+        aside.rename(path)
         aside.parent.rmdir()
 
 

@@ -247,7 +247,7 @@ def _stranger(run: Run, planned: Collection[str]) -> str:
     of_nodes = [
         *run.job.nodes,
         *run.nic,
-        *(one.node for one in (run.path.counters if run.path else ())),
+        *(counters.node for counters in (run.path.counters if run.path else ())),
         *(one.node for own in (run.nic_proofs, run.wire_errors, run.activity) for one in own),
     ]
     for name in of_nodes:
@@ -255,8 +255,8 @@ def _stranger(run: Run, planned: Collection[str]) -> str:
             return f"node {_cut(name, 100)!r}"
     locations = Locations((), planned)
     of_locations = [
-        *(one.location for one in run.metrics if one.location),
-        *(one.location for one in run.suspects),
+        *(metric.location for metric in run.metrics if metric.location),
+        *(suspect.location for suspect in run.suspects),
         *run.unmeasured,
     ]
     for name in of_locations:

@@ -33,15 +33,21 @@ def cases_to_rerun(
         if rule.threshold.relative_to
     }
     jobs = {
-        _job(one.case) for one in judgements if one.verdict in DOUBTFUL and _is_open(one, trial)
+        _job(judgement.case)
+        for judgement in judgements
+        if judgement.verdict in DOUBTFUL and _is_open(judgement, trial)
     }
     pairs = {
-        (_job(one.case), _job(other.case(one.case)))
-        for one in judgements
-        if one.requirement and (other := relative.get(one.requirement.id))
+        (_job(judgement.case), _job(other.case(judgement.case)))
+        for judgement in judgements
+        if judgement.requirement and (other := relative.get(judgement.requirement.id))
     }
     jobs |= {job for pair in pairs if jobs & set(pair) for job in pair}
-    jobs -= {_job(one.case) for one in judgements if one.verdict == "error" and not one.metric}
+    jobs -= {
+        _job(judgement.case)
+        for judgement in judgements
+        if judgement.verdict == "error" and not judgement.metric
+    }
     # ReFrame gets the environments and the node counts of a check, and runs all combinations.
     sizes = {(check, profile, nodes) for check, profile, _, nodes in jobs}
     routes = {(check, profile, route) for check, profile, route, _ in jobs}
@@ -53,19 +59,23 @@ def cases_to_rerun(
     ]
 
 
-def _is_open(one: Judgement, trial: Trial) -> bool:
+def _is_open(judgement: Judgement, trial: Trial) -> bool:
     """Whether reruns may change a verdict.
 
     They cannot if too many samples break the bound. A figure that other programs disturbed may pass
     when they end. A figure in doubt has no bounds yet, and one run without a doubt decides.
     """
-    if one.in_doubt:
+    if judgement.in_doubt:
         return True
-    if one.statistic not in STATISTICS or (one.lower is None and one.upper is None):
+    if judgement.statistic not in STATISTICS or (
+        judgement.lower is None and judgement.upper is None
+    ):
         return False
-    if one.verdict == "inconclusive" and one.disturbed:
+    if judgement.verdict == "inconclusive" and judgement.disturbed:
         return True
-    return 2 * len(out_of_bounds(one)) <= max(trial.runs_of_case + trial.reruns, len(one.samples))
+    return 2 * len(out_of_bounds(judgement)) <= max(
+        trial.runs_of_case + trial.reruns, len(judgement.samples)
+    )
 
 
 def first_nodes(runs: Iterable[Run]) -> dict[Case, list[str]]:

@@ -59,7 +59,7 @@ def run_round(session: Session, why_not: str = "") -> list[Part]:
     # Signals reach the main thread only; the others see them in the list that all share.
     with ThreadPoolExecutor(len(shares)) as pool:
         running = [pool.submit(run_share, own, names, why_not) for own, names in shares]
-        parts = [part for one in running for part in one.result()]
+        parts = [part for future in running for part in future.result()]
     return sorted(parts, key=lambda part: session.profiles.index(part.profile))
 
 
@@ -113,13 +113,13 @@ def runs_of(session: Session, parts: list[Part], note: Say = say_nothing) -> lis
     ``note`` gets a sentence on what was left out.
     """
     by_case: dict[tuple[Case, int], Run] = {}
-    for one in parts:
-        if one.allocation:
-            one.allocation.read_node_reasons()
+    for part in parts:
+        if part.allocation:
+            part.allocation.read_node_reasons()
         runs = collect(
-            session.folder, session.of_profile(one.profile), session.repeats,
-            one.machine.run, one.why_not, report_file(session, one.profile), one.phase,
-            held_job(one), log_file(session, one.profile), one.machine.take,
+            session.folder, session.of_profile(part.profile), session.repeats,
+            part.machine.run, part.why_not, report_file(session, part.profile), part.phase,
+            held_job(part), log_file(session, part.profile), part.machine.take,
             session.plan.node_names, note,
         )  # fmt: skip
         for run in runs:
@@ -128,23 +128,23 @@ def runs_of(session: Session, parts: list[Part], note: Say = say_nothing) -> lis
     return [by_case[case, repeat] for repeat in session.repeats for case in session.cases]
 
 
-def held_job(one: Part) -> Job | None:
-    return one.allocation.job if one.allocation and one.allocation.job.id else None
+def held_job(part: Part) -> Job | None:
+    return part.allocation.job if part.allocation and part.allocation.job.id else None
 
 
 def allocations(session: Session, parts: list[Part], runs: list[Run]) -> dict[str, list]:
     """Profile -> the records of its held jobs, with Slurm's account of each."""
     facts: dict[str, Job] = {}
     for machine in session.machines:
-        jobs = [job.id for one in parts if one.machine is machine and (job := held_job(one))]
+        jobs = [job.id for part in parts if part.machine is machine and (job := held_job(part))]
         facts |= job_facts(jobs, machine.run, first=True)
     result: dict[str, list[AllocationRecord]] = {}
-    for one in parts:
-        if one.allocation is None:
+    for part in parts:
+        if part.allocation is None:
             continue
-        own = one.allocation
+        own = part.allocation
         inside = [run for run in runs if own.job.id and run.job.id == own.job.id]
-        result.setdefault(one.profile, []).append(
+        result.setdefault(part.profile, []).append(
             AllocationRecord(
                 job=account_of(own.job, facts),
                 waited_s=own.waited_s,

@@ -202,7 +202,7 @@ def run_rounds(session: Session, results: Results) -> Outcome:
         session.round = number
         if number:
             why_not = session.why_stop() or next(
-                (one.why_not for one in parts if one.outcome.broken), ""
+                (part.why_not for part in parts if part.outcome.broken), ""
             )
             try:
                 reserve(session.folder)
@@ -289,7 +289,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
             session.progress.said(text)
             results.trial.notes.append(text)
         finish(results, requirements, session.folder, session.signals)
-        if why_not or any(one.why_not for one in parts):
+        if why_not or any(part.why_not for part in parts):
             return
 
 
@@ -311,8 +311,8 @@ def profile_uses(plan: Plan) -> list[ProfileUse]:
 def transport_uses(plan: Plan) -> list[TransportUse]:
     """What the site declares of each transport of the cases, in the order of the site file."""
     used = {case.transport for case in plan.cases}
-    every = [one.declared for name, one in plan.transports.items() if name in used]
-    return [one for one in every if one]
+    every = [transport.declared for name, transport in plan.transports.items() if name in used]
+    return [transport_use for transport_use in every if transport_use]
 
 
 def benchmark_settings(plan: Plan) -> dict[str, dict[str, Any]]:

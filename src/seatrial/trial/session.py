@@ -106,8 +106,8 @@ class Session:
         if self.rerun:
             order = replace(self, cases=self.plan.cases, round=0, rerun=0).profiles
         return [
-            (one, [name for name in self.profiles if name in order[at :: len(own)]])
-            for at, one in enumerate(own)
+            (session, [name for name in self.profiles if name in order[at :: len(own)]])
+            for at, session in enumerate(own)
         ]
 
     @property

@@ -43,7 +43,7 @@ def detach_below(folder: Path) -> None:
     """
     root = folder.resolve()
     for _ in range(_PASSES):
-        places = [one.place for one in mounted() if root in one.place.parents]
+        places = [mount.place for mount in mounted() if root in mount.place.parents]
         if not places:
             return
         for place in places:

@@ -101,7 +101,7 @@ def make(spec: LabSpec, keep: tuple[int, ...] = (), say: Say = say_nothing) -> N
     """
     paths = LabPaths(spec.instance)
     with _registry(say):
-        if all(one.place != NETNS_ROOT for one in mounted()):
+        if all(mount.place != NETNS_ROOT for mount in mounted()):
             # ``ip`` bind-mounts this folder on itself at first use. The last lab undoes that.
             _BIND_MARK.write_text("folder\n" if not NETNS_ROOT.exists() else "mount\n")
         names = "".join(f"netns add {paths.netns(host)}\n" for host in (SWITCH, *spec.hosts))

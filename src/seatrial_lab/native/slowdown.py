@@ -72,8 +72,8 @@ def _folder(place: Path, kind: str) -> int | None:
 def controller() -> Iterator[Hierarchy | None]:
     """The hierarchy with the cpu controller; None if there is none."""
     with _hierarchies() as hierarchies:
-        with_cpu = [one for one in hierarchies if "cpu" in one.controllers]
-        yield min(with_cpu, key=lambda one: one.version, default=None)
+        with_cpu = [hierarchy for hierarchy in hierarchies if "cpu" in hierarchy.controllers]
+        yield min(with_cpu, key=lambda hierarchy: hierarchy.version, default=None)
 
 
 def prioritise(instance: str, node: str, first: int) -> bool:

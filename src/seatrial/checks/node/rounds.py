@@ -227,9 +227,9 @@ class Coordinator:
         if (low + high) % 2:
             low, high = high, low
         self.serial += 1
-        one = Pair(low, high, self.serial, core)
-        self.order(low, dict(self._common(one), role="serve"))
-        return one
+        pair = Pair(low, high, self.serial, core)
+        self.order(low, dict(self._common(pair), role="serve"))
+        return pair
 
     def _common(self, one):
         port = self.port + one.serial % 200
@@ -411,10 +411,10 @@ class Coordinator:
         def compare(links):
             """Measure suspects; keep those that are slow alone, too."""
             middles = {metric: median(values) for metric, values in usual.items()}
-            for one in links[:left]:
-                best = self._best(one, middles, factor, with_fit, budget)
+            for link in links[:left]:
+                best = self._best(link, middles, factor, with_fit, budget)
                 if any(best[key] > middles.get(key[0], best[key]) + factor for key in best):
-                    bad.add(one)
+                    bad.add(link)
             return len(links[:left])
 
         control(CONTROLS)

@@ -41,13 +41,13 @@ def plan(interfaces, count, port):
 def serve(step, streams, program):
     servers = []
     try:
-        for one in streams:
-            options = ["-s", "-1", "-B", one["address"], "-p", str(one["port"])]
-            with open("%s.%d.server" % (step, one["port"]), "w") as output:
+        for stream in streams:
+            options = ["-s", "-1", "-B", stream["address"], "-p", str(stream["port"])]
+            with open("%s.%d.server" % (step, stream["port"]), "w") as output:
                 servers.append(subprocess.Popen([*program, *options], stdout=output, stderr=output))
-        for one, server in zip(streams, servers):  # noqa: B905 (strict= came with Python 3.10)
-            ready = lambda: pair.listening(one["port"]) or server.poll() is not None  # noqa: B023, E731
-            pair.until(ready, pair.START_S, "the server of port %d" % one["port"])
+        for stream, server in zip(streams, servers):  # noqa: B905 (strict= came with Python 3.10)
+            ready = lambda: pair.listening(stream["port"]) or server.poll() is not None  # noqa: B023, E731
+            pair.until(ready, pair.START_S, "the server of port %d" % stream["port"])
         pair.publish(step + ".streams.json", json.dumps(streams))
         pair.until(lambda: pair.content(step + ".done"), 3600, "the clients' end")
         return 0
@@ -62,9 +62,9 @@ def send(step, program, options):
     text = pair.until(lambda: pair.content(step + ".streams.json"), pair.START_S, "the servers")
     clients = []
     try:
-        for number, one in enumerate(json.loads(text)):
+        for number, load in enumerate(json.loads(text)):
             with open("%s.%d.json" % (step, number), "w") as report:
-                words = ["-c", one["address"], "-p", str(one["port"]), "-J", *options]
+                words = ["-c", load["address"], "-p", str(load["port"]), "-J", *options]
                 clients.append(subprocess.Popen([*program, *words], stdout=report))
         pair.publish(step + ".ended.json", json.dumps(ends_of(clients)))
         codes = [client.wait() for client in clients]

@@ -46,9 +46,9 @@ def set_apart(site: SiteChanges, draft: Draft, drafts: list[Draft], found: int) 
         draft.apart.append(cause)
 
 
-def _either(one: Cause, other: Cause) -> Cause:
+def _either(cause: Cause, other: Cause) -> Cause:
     """Two causes of the same place, for the series of both."""
-    return replace(one, fits=lambda column: one.fits(column) or other.fits(column))
+    return replace(cause, fits=lambda column: cause.fits(column) or other.fits(column))
 
 
 def _beside(site: SiteChanges, draft: Draft, found: int) -> tuple[Cause, float] | None:

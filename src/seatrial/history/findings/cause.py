@@ -39,8 +39,8 @@ def cause_of(site: SiteChanges, night: int, found: int, parts: Sequence[Part]) -
     changed = {part.column for part in parts}
     causes = _causes(site, night, found, changed)
     return next(
-        one for one in causes
-        if sum(map(one.fits, changed)) >= (2 if one.by in ("place", "kind") else 1)
+        cause for cause in causes
+        if sum(map(cause.fits, changed)) >= (2 if cause.by in ("place", "kind") else 1)
     )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def _causes(site: SiteChanges, night: int, found: int, changed: set[Column]) -> 
     """What may be the cause, the likeliest first."""
     table, compared = site.table, site.compared(night)
     hits = set(changed)
-    versions = {name for one in changed for name in table.changed_for(one, night)}
+    versions = {name for column in changed for name in table.changed_for(column, night)}
     if len(changed) > 1 or len(versions) > 1:  # else the others decide nothing
         hits |= moved(compared, changed, night, found)
     place, of_place = explanation.place(table, compared, hits, changed)
@@ -58,22 +58,22 @@ def _causes(site: SiteChanges, night: int, found: int, changed: set[Column]) -> 
     if night in table.swaps:
         swap = new_nodes(table, night)
         of_swap = explanation.divided(
-            [(one in hits, ("new",) if swap.fits(one) else ()) for one in compared]
+            [(column in hits, ("new",) if swap.fits(column) else ()) for column in compared]
         )[1]
         alone = not version and all(map(swap.fits, changed))
         if alone or (of_swap > of_version and of_swap >= of_place):
             causes.append(swap)
     if place and of_place > of_version:
-        causes.append(Cause("place", place, lambda one: table.includes(place, one)))
+        causes.append(Cause("place", place, lambda column: table.includes(place, column)))
     if version:
         causes.append(of_condition(site, version, night))
     if kind and len(hits) <= len(compared) / 2:
-        causes.append(Cause("kind", kind, lambda one: table.includes(kind, one)))
+        causes.append(Cause("kind", kind, lambda column: table.includes(kind, column)))
     common = explanation.common(table, compared, changed)
     causes.append(
         Cause(
             "night", common,
-            lambda one: common.kind == "site" or not table.possible_causes(one, night),
+            lambda column: common.kind == "site" or not table.possible_causes(column, night),
         )
     )  # fmt: skip
     return causes
@@ -83,7 +83,7 @@ def of_condition(site: SiteChanges, condition: Condition, night: int) -> Cause:
     """What changed with a night in some cases, as the cause."""
     table = site.table
     scope = explanation.scope_of_condition(table, condition, site.compared(night), night)
-    return Cause("version", scope, lambda one: condition in table.changed_for(one, night))
+    return Cause("version", scope, lambda column: condition in table.changed_for(column, night))
 
 
 def new_nodes(table: SiteTable, night: int) -> Cause:
@@ -93,6 +93,6 @@ def new_nodes(table: SiteTable, night: int) -> Cause:
     def fits(column: Column) -> bool:
         if nodes := table.names[column]["node"]:
             return not set(nodes).isdisjoint(new)
-        return any(one.name == NODES for one in table.changed_for(column, night))
+        return any(condition.name == NODES for condition in table.changed_for(column, night))
 
     return Cause("swap", Scope("node", new[0]) if len(new) == 1 else Scope(""), fits)

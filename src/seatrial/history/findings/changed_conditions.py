@@ -77,8 +77,8 @@ class Conditions:
         for case in cases:
             for before, night in pairwise(self._nights[case].tolist()):
                 if self.at(case, before) != self.at(case, night):
-                    for one in self.changed(case, night):
-                        result.setdefault(night, {}).setdefault(one, []).append(case)
+                    for condition in self.changed(case, night):
+                        result.setdefault(night, {}).setdefault(condition, []).append(case)
         return dict(sorted(result.items()))
 
 

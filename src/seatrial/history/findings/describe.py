@@ -17,18 +17,18 @@ _OF_PLACE = 0.8  # of the series of a drift that are at a node or link
 
 def described(site: SiteChanges, drafts: Sequence[Draft]) -> list[Finding]:
     """The findings, whole."""
-    for one in drafts:
-        one.finding.changes = sorted(
-            (part.change for part in one.parts),
+    for draft in drafts:
+        draft.finding.changes = sorted(
+            (part.change for part in draft.parts),
             key=lambda own: (own.informative, own.gain, own.series.name),
         )
-        one.finding.listed = one.finding.changes
-        _describe(site, one)
+        draft.finding.listed = draft.finding.changes
+        _describe(site, draft)
     for night in {one.night for one in drafts}:
         own = [one for one in drafts if one.night == night and one.parts]
         pair = _exchanged(own, site.table.locations)
-        for one in own:
-            one.finding.exchanged = pair
+        for draft in own:
+            draft.finding.exchanged = pair
     return [one.finding for one in drafts]
 
 
@@ -37,17 +37,23 @@ def _describe(site: SiteChanges, draft: Draft) -> None:
     that night."""
     table, finding, columns = site.table, draft.finding, draft.columns
     finding.first, finding.last = table.trials[draft.night], table.trial_before(draft.night)
-    waits = [table.waits.get((finding.first.id, one.series.case.id)) for one in columns]
-    finding.waited = max((one for one in waits if one is not None), default=None)
+    waits = [table.waits.get((finding.first.id, column.series.case.id)) for column in columns]
+    finding.waited = max((wait for wait in waits if wait is not None), default=None)
     finding.compared = len(site.compared(draft.night))
     finding.scope = _scope(site, draft)
     if draft.drift:
         finding.drift, end = True, draft.drift.end
         finding.until = table.trials[table.own[end]] if end + 1 < len(table.own) else None
         return
-    each = (one for part in draft.parts for one in table.changed_for(part.column, draft.night))
-    names = {one.name for one in draft.rollout}
-    finding.conditions = [one for one in dict.fromkeys(each) if one.name not in names]
+    each = (
+        condition
+        for part in draft.parts
+        for condition in table.changed_for(part.column, draft.night)
+    )
+    names = {condition.name for condition in draft.rollout}
+    finding.conditions = [
+        condition for condition in dict.fromkeys(each) if condition.name not in names
+    ]
     if draft.rollout:
         finding.conditions = [*draft.rollout, *finding.conditions]
         finding.until = table.trials[draft.until]
@@ -55,7 +61,7 @@ def _describe(site: SiteChanges, draft: Draft) -> None:
         finding.swapped = table.swaps[draft.night]
         if not draft.parts:
             every = table.conditions.by_night(table.nights).get(draft.night, {})
-            finding.conditions = [one for one in every if one.name != NODES]
+            finding.conditions = [condition for condition in every if condition.name != NODES]
 
 
 def _scope(site: SiteChanges, draft: Draft) -> Scope:
@@ -75,7 +81,9 @@ def _scope_of_drift(site: SiteChanges, draft: Draft) -> Scope:
     table, columns = site.table, draft.columns
     compared = site.compared(min(part.at for part in draft.parts))
     place, _ = explanation.explanation(table, compared, columns, explanation.PLACES)
-    if place and sum(table.includes(place, one) for one in columns) >= _OF_PLACE * len(columns):
+    if place and sum(table.includes(place, column) for column in columns) >= _OF_PLACE * len(
+        columns
+    ):
         return place
     return explanation.common(table, compared, columns)
 
@@ -83,7 +91,7 @@ def _scope_of_drift(site: SiteChanges, draft: Draft) -> Scope:
 def _exchanged(drafts: Sequence[Draft], locations: Locations) -> tuple[str, str] | None:
     """The nodes that seem to be exchanged, by all changes of a night."""
     located: dict[places.Key, places.Figures] = {}
-    for change in (part.change for one in drafts for part in one.parts):
+    for change in (part.change for draft in drafts for part in draft.parts):
         series = change.series
         if series.location and not change.lost:
             verdict = "worse" if change.gain < 0 else "better"

@@ -36,11 +36,11 @@ def difference(column: Column, night: int, found: int) -> tuple[float, float]:
 def moved(compared: Sequence[Column], changed: set[Column], night: int, found: int) -> set[Column]:
     """The series whose figures from ``night`` to ``found`` differ from those before by what no
     noise explains, and by half as much as those of the changes do."""
-    differences = {one: difference(one, night, found) for one in compared}
-    known = [abs(differences[one][0]) for one in changed
-             if math.isfinite(differences.get(one, _NONE)[1])]  # fmt: skip
+    differences = {column: difference(column, night, found) for column in compared}
+    known = [abs(differences[column][0]) for column in changed
+             if math.isfinite(differences.get(column, _NONE)[1])]  # fmt: skip
     least = _MOVED_PART * statistics.median(known) if known else math.inf
     return {
-        one for one, (size, error) in differences.items()
+        column for column, (size, error) in differences.items()
         if abs(size) >= max(least, _MOVED * error)
     }  # fmt: skip

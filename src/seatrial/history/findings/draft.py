@@ -40,7 +40,7 @@ class Draft:
     def compared(self, site: SiteChanges) -> list[Column]:
         """The series that could have changed with it: without those of places apart."""
         known = site.compared(self.night)
-        return [one for one in known if not any(cause.fits(one) for cause in self.apart)]
+        return [column for column in known if not any(cause.fits(column) for cause in self.apart)]
 
 
 def named(table: SiteTable, night: int, found: int, key: str) -> Finding:

@@ -48,20 +48,20 @@ def joined(site: SiteChanges, drafts: list[Draft]) -> tuple[list[Draft], list[Wh
     while count != len(drafts):
         count = len(drafts)
         result: list[Draft] = []
-        for one in drafts:
+        for draft in drafts:
             for other in result:
-                key = (id(other), len(other.parts), id(one), len(one.parts))
-                if key in tried or not _may_be_one(site, other, one):
+                key = (id(other), len(other.parts), id(draft), len(draft.parts))
+                if key in tried or not _may_be_one(site, other, draft):
                     continue
                 tried.add(key)
-                if span := _drift(site, other, one):
-                    other.parts += one.parts
+                if span := _drift(site, other, draft):
+                    other.parts += draft.parts
                     other.drift = span
                     break
             else:
-                if not one.drift and _may_drift(site, one):
-                    one.drift = _drift(site, one)
-                result.append(one)
+                if not draft.drift and _may_drift(site, draft):
+                    draft.drift = _drift(site, draft)
+                result.append(draft)
         drafts = result
     return drafts, [
         whole for one in drafts if one.drift for whole in _make_whole(site, one, one.drift)

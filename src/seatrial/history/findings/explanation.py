@@ -58,7 +58,7 @@ def explanation(
     well. ``whole``: it has all that changed."""
     best, most = None, 0.0
     for kind in kinds:
-        known = [(one in changed, table.names[one][kind]) for one in compared]
+        known = [(column in changed, table.names[column][kind]) for column in compared]
         name, gain = divided(
             [(hit, names) for hit, names in known if names], len(changed) if whole else 0
         )
@@ -74,10 +74,10 @@ def place(
 
     Only metrics that moved count: another one, such as the rate of a full network, says nothing
     of the place of a longer delay. One series alone may have moved by chance."""
-    metrics = Counter(one.series.metric for one in moved if one.series.location)
+    metrics = Counter(column.series.metric for column in moved if column.series.location)
     own = {name for name, count in metrics.items() if count > 1}
-    own |= {one.series.metric for one in changed}
-    alike = [one for one in compared if one.series.metric in own]
+    own |= {column.series.metric for column in changed}
+    alike = [column for column in compared if column.series.metric in own]
     return explanation(table, alike, moved, PLACES)
 
 
@@ -87,12 +87,16 @@ def version(
 ) -> tuple[Condition | None, float]:  # fmt: skip
     """The version, setting or set of nodes that explains what moved: the one that divides it
     best from what did not, or else the one that most of the changes had."""
-    of_series = {one: table.possible_causes(one, night) for one in {*compared, *changed}}
-    best, gain = divided([(one in moved, of_series[one]) for one in compared])
-    counts = Counter(name for one in changed for name in of_series[one])
+    of_series = {column: table.possible_causes(column, night) for column in {*compared, *changed}}
+    best, gain = divided([(column in moved, of_series[column]) for column in compared])
+    counts = Counter(name for column in changed for name in of_series[column])
     if best not in counts:
-        every = Counter(name for one in compared for name in of_series[one])
-        best = max(counts, key=lambda one: (counts[one], -every[one], one.name), default=None)
+        every = Counter(name for column in compared for name in of_series[column])
+        best = max(
+            counts,
+            key=lambda condition: (counts[condition], -every[condition], condition.name),
+            default=None,
+        )
         gain = 0.0
     return best, gain
 
@@ -102,7 +106,7 @@ def scope_of_condition(
 ) -> Scope:
     """What the series whose case had a condition have in common, and the others lack. It is
     known from the conditions: how many of them moved says nothing of it."""
-    having = {one for one in compared if condition in table.changed_for(one, night)}
+    having = {column for column in compared if condition in table.changed_for(column, night)}
     if len(having) == 1:
         return Scope("series", next(iter(having)).series.name)
     if len(having) == len(compared):
@@ -110,8 +114,8 @@ def scope_of_condition(
     owner = next((own for kind, own in _OWNERS.items() if condition.name.startswith(kind)), "")
     kinds = sorted(_OF_CASES, key=lambda kind: kind != owner)
     for kind in kinds:
-        names = {table.names[one][kind] for one in having}
-        others = {table.names[one][kind] for one in compared if one not in having}
+        names = {table.names[column][kind] for column in having}
+        others = {table.names[column][kind] for column in compared if column not in having}
         if len(names) == 1 and not names & others and (name := next(iter(names))):
             return Scope(kind, name[0])
     return Scope("condition", condition.name)
@@ -129,15 +133,15 @@ def common(table: SiteTable, compared: Sequence[Column], changed: set[Column]) -
 def several_nodes(table: SiteTable, compared: Sequence[Column], changed: set[Column]) -> set[str]:
     """At most half of the nodes, which have all that changed. The other series that are at
     one node or between two did not, and of each of these nodes most did. {}: none."""
-    metrics = {one.series.metric for one in changed}
+    metrics = {column.series.metric for column in changed}
     nodes_of = {
-        one: own for one in compared
-        if one.series.metric in metrics and (own := table.names[one]["node"])
+        column: own for column in compared
+        if column.series.metric in metrics and (own := table.names[column]["node"])
     }  # fmt: skip
     every, hits = Counter[str](), Counter[str]()
-    for one, own in nodes_of.items():
+    for column, own in nodes_of.items():
         every.update(own)
-        hits.update(own if one in changed else ())
+        hits.update(own if column in changed else ())
     nodes = {name for name in hits if hits[name] >= _OF_NODE * every[name]}
     if not 1 < len(nodes) <= len(every) / 2:
         return set()

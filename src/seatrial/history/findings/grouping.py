@@ -27,19 +27,19 @@ def grouped(site: SiteChanges) -> list[Draft]:
     drafts: list[Draft] = []
     for found in sorted({part.found for part in parts} | set(table.swaps)):
         rest = [part for part in parts if part.found == found]
-        for one in drafts:
-            _correct(site, one, rest, found)
-            while (left := _extended(site, one, rest, found)) != rest:
+        for draft in drafts:
+            _correct(site, draft, rest, found)
+            while (left := _extended(site, draft, rest, found)) != rest:
                 rest = left
         if found in table.swaps:
             drafts.append(_draft(site, found, found, []))
-        for one in _drafts(site, rest, found):
-            if swap := next((known for known in drafts if _is_of_swap(table, one, known)), None):
-                swap.parts += one.parts
+        for draft in _drafts(site, rest, found):
+            if swap := next((known for known in drafts if _is_of_swap(table, draft, known)), None):
+                swap.parts += draft.parts
             else:
-                drafts.append(one)
-        for one in [*drafts]:
-            set_apart(site, one, drafts, found)
+                drafts.append(draft)
+        for draft in [*drafts]:
+            set_apart(site, draft, drafts, found)
     return drafts
 
 

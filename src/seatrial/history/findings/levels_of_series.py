@@ -38,7 +38,9 @@ class Part:
 def level_changes(table: SiteTable) -> dict[Column, list[Part]]:
     """The changes of each series, in their order."""
     waits = {case: _waits(table, case) for case in table.nights}
-    return {one: list(_changes(table, one, waits[one.series.case])) for one in table.columns}
+    return {
+        column: list(_changes(table, column, waits[column.series.case])) for column in table.columns
+    }
 
 
 def _waits(table: SiteTable, case: Case) -> Array:

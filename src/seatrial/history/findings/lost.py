@@ -104,7 +104,7 @@ def _lost(
     night = gap.nights[0]
     series, trials = column.series, table.trials
     cut = int(np.searchsorted(column.at, night))
-    begin = max((one.steps[-1] for one in changed if one.steps[-1] < cut), default=0)
+    begin = max((part.steps[-1] for part in changed if part.steps[-1] < cut), default=0)
     figures = table.scaled[column]
     x = figures.x[begin:cut]
     half = levels.error(len(x), noise_between(table, column, begin, cut))

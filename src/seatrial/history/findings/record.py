@@ -137,11 +137,11 @@ class Finding:
         """The newest trial that showed the listed series of a drift to be much worse than the trial
         that showed the drift, or than the last such trial did."""
         worst: dict[int, tuple[KnownTrial, float, float]] = {}
-        for one in worse_of(self.listed):
-            for trial, ratio in one.course:
+        for change in worse_of(self.listed):
+            for trial, ratio in change.course:
                 size = abs(ratio - 1)
                 _, most, least = worst.get(trial.id, (trial, 0.0, 0.0))
-                worst[trial.id] = trial, max(most, size), max(least, size - one._error)
+                worst[trial.id] = trial, max(most, size), max(least, size - change._error)
         grew, known = None, math.inf
         for trial, size, least in sorted(worst.values(), key=lambda row: row[0].started):
             if known == math.inf:
@@ -152,7 +152,7 @@ class Finding:
 
     @property
     def informative(self) -> list[Change]:
-        return [one for one in self.changes if one.informative]
+        return [change for change in self.changes if change.informative]
 
 
 def much_more(size: float) -> float:
@@ -162,9 +162,9 @@ def much_more(size: float) -> float:
 
 def worse_of(changes: Iterable[Change]) -> list[Change]:
     """The changes for the worse. Informative series are not judged: none of them is worse."""
-    return [one for one in changes if one.gain < 0 and not one.informative]
+    return [change for change in changes if change.gain < 0 and not change.informative]
 
 
 def better_of(changes: Iterable[Change]) -> list[Change]:
     """The changes for the better. Informative series are not judged: none of them is better."""
-    return [one for one in changes if one.gain > 0 and not one.informative]
+    return [change for change in changes if change.gain > 0 and not change.informative]

@@ -59,28 +59,28 @@ def joined(site: SiteChanges, drafts: Sequence[Draft]) -> list[Draft]:
     """Join the findings of the nights on which a version came to one node after the other."""
     nights = _Nights(site.table)
     result: list[Draft] = []
-    for one in drafts:
-        for first in result if one.parts else ():
-            if conditions := _rollout(site.table, nights, first, one):
-                first.parts += one.parts
-                first.rollout, first.until = conditions, max(first.until, one.night)
+    for draft in drafts:
+        for first in result if draft.parts else ():
+            if conditions := _rollout(site.table, nights, first, draft):
+                first.parts += draft.parts
+                first.rollout, first.until = conditions, max(first.until, draft.night)
                 break
         else:
-            result.append(one)
-    for one in result:
-        if one.rollout:
-            case, name = one.parts[0].column.series.case, one.rollout[0].name
-            low = min(part.low for part in one.parts)
-            later = [night for night in nights.of(case, name, one.until) if night >= low]
-            one.night = min(later or [one.night])
-            _set_version(site, one, name)
+            result.append(draft)
+    for draft in result:
+        if draft.rollout:
+            case, name = draft.parts[0].column.series.case, draft.rollout[0].name
+            low = min(part.low for part in draft.parts)
+            later = [night for night in nights.of(case, name, draft.until) if night >= low]
+            draft.night = min(later or [draft.night])
+            _set_version(site, draft, name)
     return result
 
 
 def _set_version(site: SiteChanges, draft: Draft, name: str) -> None:
     """Let a finding be of all cases in which a version changed that night."""
     own = site.table.changed_for(draft.parts[0].column, draft.night)
-    if begun := next((one for one in own if one.name == name), None):
+    if begun := next((condition for condition in own if condition.name == name), None):
         draft.cause = of_condition(site, begun, draft.night)
 
 
@@ -91,7 +91,7 @@ def _rollout(table: SiteTable, nights: _Nights, first: Draft, later: Draft) -> l
         return []
     conditions = table.conditions
     result: dict[str, list[Condition]] = {}
-    known = {one.name for one in first.rollout}  # of all its parts, as they were joined
+    known = {condition.name for condition in first.rollout}  # of all its parts, as they were joined
     parts = [
         (draft.night, part)
         for draft in (first, later)

@@ -24,16 +24,20 @@ class SiteChanges:
         """The series that could have changed on a night."""
         series = self.table.series
         return [
-            one for one in self.table.columns
-            if one.at[0] < night <= self.ends[one] and series.is_here(one.series, night)
+            column for column in self.table.columns
+            if column.at[0] < night <= self.ends[column] and series.is_here(column.series, night)
         ]  # fmt: skip
 
 
 def site_changes(table: SiteTable) -> SiteChanges:
     moved = level_changes(table)
     lost = lost_series(table, moved)
-    every = {one: sorted([*moved[one], *lost[one]], key=lambda p: p.at) for one in table.columns}
+    every = {
+        column: sorted([*moved[column], *lost[column]], key=lambda p: p.at)
+        for column in table.columns
+    }
     ends = {
-        one: max([int(one.at[-1]), *(part.high for part in own[-1:])]) for one, own in lost.items()
+        column: max([int(column.at[-1]), *(part.high for part in own[-1:])])
+        for column, own in lost.items()
     }
     return SiteChanges(table, moved, every, ends)

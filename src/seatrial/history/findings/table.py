@@ -81,7 +81,11 @@ class SiteTable:
         """Of these, what may be the cause. Nodes that were swapped are a cause only where they
         are, which the conditions do not say."""
         own = self.changed_for(column, night)
-        return [one for one in own if one.name != NODES] if night in self.swaps else own
+        return (
+            [condition for condition in own if condition.name != NODES]
+            if night in self.swaps
+            else own
+        )
 
     def includes(self, scope: Scope, column: Column) -> bool:
         """Whether a series belongs to what a scope names."""
@@ -97,7 +101,7 @@ def site_table(
     requirements: Requirements | None, waits: Waits,
 ) -> SiteTable:  # fmt: skip
     """The table of a site from the columns of its series."""
-    own = [at for at, one in enumerate(trials) if one.site == site]
+    own = [at for at, trial in enumerate(trials) if trial.site == site]
     nights = _nights(columns, trials, own, under)
     conditions = Conditions(trials, under, nights)
     positive, zeros = _positive(columns)
@@ -109,8 +113,8 @@ def site_table(
     series = continued(positive, swaps, locations)
     return SiteTable(
         site, trials, own, nights, conditions, swaps, series, zeros,
-        {one: scaled(one.values) for one in series.columns},
-        {one: _names(one.series, locations) for one in series.columns},
+        {column: scaled(column.values) for column in series.columns},
+        {column: _names(column.series, locations) for column in series.columns},
         locations, waits, Informative(requirements),
     )  # fmt: skip
 
@@ -139,7 +143,9 @@ def _positive(columns: Sequence[Column]) -> tuple[list[Column], dict[Series, set
             zeros[column.series] = set(column.at[~good].tolist())
             if not good.any():
                 continue
-            own = [one for one, kept in zip(column.samples, good.tolist(), strict=False) if kept]
+            own = [
+                sample for sample, kept in zip(column.samples, good.tolist(), strict=False) if kept
+            ]
             column = replace(column, at=column.at[good], values=column.values[good], samples=own)
         result.append(column)
     return result, zeros

@@ -102,7 +102,7 @@ class Answer:
             "doubt": self.doubt,
             "needs": d.needs,
             "confidence": CONFIDENCE,
-            "candidates": [self._row(one.candidate) for one in self.tuned.candidates],
+            "candidates": [self._row(candidate.candidate) for candidate in self.tuned.candidates],
             "left_out": self.tuned.left_out,
             "not_counted": [
                 {"run": run.number, "job": run.job, "candidate": run.candidate.name,
@@ -115,19 +115,19 @@ class Answer:
             "stopped": self.stop.why,
         }  # fmt: skip
 
-    def _row(self, one: Candidate) -> dict[str, Any]:
-        values = self.study.samples(one)
-        ahead = self.decision.ahead.get(one.name)
+    def _row(self, candidate: Candidate) -> dict[str, Any]:
+        values = self.study.samples(candidate)
+        ahead = self.decision.ahead.get(candidate.name)
         known = ahead and math.isfinite(ahead.low) and math.isfinite(ahead.high)
         return {
-            "candidate": one.name,
-            "profile": one.profile,
-            "transport": one.transport,
+            "candidate": candidate.name,
+            "profile": candidate.profile,
+            "transport": candidate.transport,
             "runs": len(values),
             "median": median(values) if values else None,
             "samples": values,
             "first_is_better_by": asdict(ahead) if ahead and known else None,
-            "out": self.study.out.get(one, ""),
+            "out": self.study.out.get(candidate, ""),
         }
 
     def write(self) -> None:
@@ -148,7 +148,7 @@ class Answer:
         lines += [f"Left out: {text}" for text in self.tuned.left_out_lines()]
         lines += [f"Proven: {one}" for one in self.proven()]
         lines += [f"Not proven: {one}" for one in self.not_proven()]
-        lines += [f"Note: {one}" for one in self.notes()]
+        lines += [f"Note: {note}" for note in self.notes()]
         lines.append(
             f"Used: {number(self.study.node_hours, 3)} node hours, "
             f"{plural(len(self.study.runs), 'run')}, {plural(len(self.study.looks), 'look')} of at "
@@ -156,7 +156,7 @@ class Answer:
         )
         if self.decision.answer == "measure more":
             lines.append(self._more())
-        return "\n".join(_wrapped(clean(one)) for one in lines) + "\n"
+        return "\n".join(_wrapped(clean(line)) for line in lines) + "\n"
 
     def _not_counted(self) -> list[str]:
         """The runs that do not count, those with the same reason together."""
@@ -225,15 +225,18 @@ class Answer:
             text += f" {top.name} has the best median, which may be chance: {others}."
         return text
 
-    def _how(self, one: Candidate) -> list[str]:
+    def _how(self, candidate: Candidate) -> list[str]:
         t = self.tuned
-        chosen = t.chosen(one)
-        feature, transport = chosen.feature, one.transport
+        chosen = t.chosen(candidate)
+        feature, transport = chosen.feature, candidate.transport
         if chosen.variant_of:
-            transport = f"{chosen.variant_of} with env and options of {one.transport} in site.yaml"
-        words = ["seatrial", "job", "render", "mpi", "--site", t.site, "--profile", one.profile,
-                 "--transport", one.transport, "--nodes", str(t.nodes), "--ranks-per-node",
-                 str(t.ranks_per_node), "--set", f"program={shlex.join(t.program)}"]  # fmt: skip
+            transport = (
+                f"{chosen.variant_of} with env and options of {candidate.transport} in site.yaml"
+            )
+        words = ["seatrial", "job", "render", "mpi", "--site", t.site, "--profile",
+                 candidate.profile, "--transport", candidate.transport, "--nodes", str(t.nodes),
+                 "--ranks-per-node", str(t.ranks_per_node), "--set",
+                 f"program={shlex.join(t.program)}"]  # fmt: skip
         for key, value in t.settings.items():
             words += ["--set", f"{key}={value}"]
         own = f"sbatch --constraint={feature} --exclusive" if feature else "sbatch, no --constraint"
@@ -247,15 +250,17 @@ class Answer:
         order = [*d.leaders, *sorted(d.worse, key=lambda name: d.ahead[name].value)]
         listed = sorted(
             self.study.all,
-            key=lambda one: order.index(one.name) if one.name in order else len(order),
+            key=lambda candidate: (
+                order.index(candidate.name) if candidate.name in order else len(order)
+            ),
         )
-        for one in listed:
-            row = self._row(one)
+        for candidate in listed:
+            row = self._row(candidate)
             value = "-" if row["median"] is None else quantity(row["median"], self.tuned.unit)
-            ahead = d.ahead.get(one.name)
-            by = "first" if d.leaders[:1] == (one.name,) else times(ahead) if ahead else "-"
-            word = "out" if row["out"] else "worse" if one.name in d.worse else ""
-            rows.append([one.name, str(row["runs"]), value, by, word])
+            ahead = d.ahead.get(candidate.name)
+            by = "first" if d.leaders[:1] == (candidate.name,) else times(ahead) if ahead else "-"
+            word = "out" if row["out"] else "worse" if candidate.name in d.worse else ""
+            rows.append([candidate.name, str(row["runs"]), value, by, word])
         widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
         return [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -332,9 +337,9 @@ class Answer:
         """Bytes of the network under test, of the median node."""
         network = self._network(run)
         by_node: Counter[str] = Counter()
-        for one in run.counters:
-            if one.network == network:
-                by_node[one.node] += one.rx_bytes + one.tx_bytes
+        for counter in run.counters:
+            if counter.network == network:
+                by_node[counter.node] += counter.rx_bytes + counter.tx_bytes
         return median(list(by_node.values())) if by_node else 0.0
 
     def _more(self) -> str:

@@ -45,8 +45,8 @@ def outcome(tuned: Tuned, chosen: Chosen, run: int, job: str, end: End, folder: 
     records = _records(folder)
     _read_path(ran, chosen, records)
     if not ran.nodes:
-        ran.nodes = [str(one["after"]["node"]) for one in records]
-    spans = [one["after"]["time"] - one["before"]["time"] for one in records]
+        ran.nodes = [str(record["after"]["node"]) for record in records]
+    spans = [record["after"]["time"] - record["before"]["time"] for record in records]
     ran.wall_s = max(spans, default=None)
     ran.fault, ran.reason = _fault(tuned, chosen, end, folder, records, ran)
     if ran.fault:
@@ -126,11 +126,11 @@ def _records(folder: Path) -> list[dict[str, Any]]:
 
 
 def _read_path(ran: Ran, chosen: Chosen, records: list[dict[str, Any]]) -> None:
-    ran.libraries = sorted({str(name) for one in records for name in one.get("mapped") or ()})
+    ran.libraries = sorted({str(name) for record in records for name in record.get("mapped") or ()})
     path = chosen.data_path
     try:
-        before = [counters.parse(one["before"]) for one in records]
-        after = [counters.parse(one["after"]) for one in records]
+        before = [counters.parse(record["before"]) for record in records]
+        after = [counters.parse(record["after"]) for record in records]
         ran.counters = counters.diff(before, after, path, chosen.network) if records else []
     except ParseError as error:
         ran.path = f"the counters cannot be compared: {error}"
@@ -212,8 +212,10 @@ def _tail(folder: Path) -> str:
                 text = stream.read(1 << 20)
         except OSError:
             return ""
-    lines = [one.strip() for one in text[-10 * _TAIL :].decode(errors="replace").splitlines()]
-    lines = [one for one in lines if one.strip("-=*_ ")]
-    own = [one for one in lines if not one.startswith(("srun: ", "slurmstepd"))]
+    lines = [
+        splitline.strip() for splitline in text[-10 * _TAIL :].decode(errors="replace").splitlines()
+    ]
+    lines = [line for line in lines if line.strip("-=*_ ")]
+    own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
     shown = clean(" | ".join((own or lines)[-2:])[-_TAIL:])
     return f": ...{shown}" if shown else ""

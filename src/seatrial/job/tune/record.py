@@ -83,7 +83,7 @@ class Tuned(Line):
 
     @property
     def names(self) -> dict[str, Candidate]:
-        return {one.candidate.name: one.candidate for one in self.candidates}
+        return {candidate.candidate.name: candidate.candidate for candidate in self.candidates}
 
     @property
     def unit(self) -> str:
@@ -100,7 +100,7 @@ class Tuned(Line):
                 for (transport, why), own in alike.items()]  # fmt: skip
 
     def chosen(self, candidate: Candidate) -> Chosen:
-        return next(one for one in self.candidates if one.candidate == candidate)
+        return next(chosen for chosen in self.candidates if chosen.candidate == candidate)
 
 
 class Submitting(Line):

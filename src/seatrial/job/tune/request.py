@@ -98,23 +98,23 @@ def tuned_of(wish: Wish, around: Surroundings) -> Tuned:
     ranks = wish.ranks_per_node
     for transport in transports:
         for profile in profiles:
-            one = Candidate(profile, transport)
+            candidate = Candidate(profile, transport)
             path = site.data_path(transport)
             whole = resolved(site, profile)
             if not is_tested(site, profile, transport):
-                left_out[one.name] = "the site does not allow it (transports in nic_profiles)"
+                left_out[candidate.name] = "the site does not allow it (transports in nic_profiles)"
             elif path in whole.ignored_by and not wish.profiles:
-                left_out[one.name] = f"it has no effect: {whole.ignored_by[path]}"
+                left_out[candidate.name] = f"it has no effect: {whole.ignored_by[path]}"
             else:
                 try:
-                    made = plan(_request(wish, one, ["x"]), around)
+                    made = plan(_request(wish, candidate, ["x"]), around)
                 except InputError as error:
-                    left_out[one.name] = str(error)
+                    left_out[candidate.name] = str(error)
                     continue
                 ranks = min(ranks or made.ranks_per_node, made.ranks_per_node)
                 base = site.base_of(transport)
                 chosen.append(Chosen(
-                    candidate=one, feature=made.constraint, network=made.network,
+                    candidate=candidate, feature=made.constraint, network=made.network,
                     interface=made.interface, data_path=path, family=_family(site, transport),
                     variant_of=base if base != transport else "",
                 ))  # fmt: skip
@@ -185,7 +185,9 @@ def _family(site: Site, transport: str) -> str:
     return part.family if part else ""
 
 
-def _request(wish: Wish | Tuned, one: Candidate, words: list[str], folder: str = "") -> Request:
+def _request(
+    wish: Wish | Tuned, candidate: Candidate, words: list[str], folder: str = ""
+) -> Request:
     values = {
         **wish.settings,
         "time": str(_minutes(wish)),
@@ -196,8 +198,8 @@ def _request(wish: Wish | Tuned, one: Candidate, words: list[str], folder: str =
     }
     template = read_template(FOLDER / f"_tune{SUFFIX}")
     return Request(
-        template, nodes=wish.nodes, ranks_per_node=wish.ranks_per_node, transport=one.transport,
-        profile=one.profile, values=values,
+        template, nodes=wish.nodes, ranks_per_node=wish.ranks_per_node,
+        transport=candidate.transport, profile=candidate.profile, values=values,
     )  # fmt: skip
 
 
@@ -214,10 +216,12 @@ def _minutes(wish: Wish | Tuned) -> int:
 # -- the script of a run
 
 
-def script(tuned: Tuned, one: Candidate, around: Surroundings, folder: Path, name: str) -> str:
+def script(
+    tuned: Tuned, candidate: Candidate, around: Surroundings, folder: Path, name: str
+) -> str:
     """The job script of a run whose files are in ``folder``. Raises InputError."""
-    words = [*_wrapper(one, around, folder), *tuned.program]
-    request = _request(tuned, one, words, str(folder))
+    words = [*_wrapper(candidate, around, folder), *tuned.program]
+    request = _request(tuned, candidate, words, str(folder))
     request.values["job_name"] = name
     # sbatch replaces patterns such as %j in the name of the file
     request.values["log"] = str(folder / "job.out").replace("%", "%%")
@@ -225,10 +229,10 @@ def script(tuned: Tuned, one: Candidate, around: Surroundings, folder: Path, nam
     return render(plan(request, around), command)
 
 
-def _wrapper(one: Candidate, around: Surroundings, folder: Path) -> list[str]:
+def _wrapper(candidate: Candidate, around: Surroundings, folder: Path) -> list[str]:
     """The command of the node side, which reads counters and NIC settings around the program."""
-    carriers = carrier_interfaces(around.site, one.profile)
-    file = declared_file(folder.parent, one)
+    carriers = carrier_interfaces(around.site, candidate.profile)
+    file = declared_file(folder.parent, candidate)
     networks = ",".join(f"{name}={interface}" for name, interface in carriers.items())
     ports = [
         f"{name}={around.site.networks[name].device}"
@@ -242,13 +246,13 @@ def _wrapper(one: Candidate, around: Surroundings, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def declared_file(runs: Path, one: Candidate) -> Path:
-    return runs / f"nic-{one.profile}.json"
+def declared_file(runs: Path, candidate: Candidate) -> Path:
+    return runs / f"nic-{candidate.profile}.json"
 
 
 def write_declared(tuned: Tuned, around: Surroundings, runs: Path) -> None:
     """Write the settings that each profile declares, for the node side. Raises OSError."""
     for chosen in tuned.candidates:
-        one = chosen.candidate
-        text = json.dumps(declared(around.site, one.profile))
-        write_whole(declared_file(runs, one), text)
+        candidate = chosen.candidate
+        text = json.dumps(declared(around.site, candidate.profile))
+        write_whole(declared_file(runs, candidate), text)

@@ -46,7 +46,7 @@ def opened(folder: Path) -> Iterator[Book]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     known = {LOCK_FILE, RUNS_FOLDER, RECORD_FILE, DATA_FILE, TEXT_FILE}
-    if others := sorted({one.name for one in folder.iterdir()} - known):
+    if others := sorted({path.name for path in folder.iterdir()} - known):
         raise InputError(
             f"--output {folder}: it has other files ({', '.join(others[:3])}); name a new folder, "
             "or that of a tune"
@@ -122,10 +122,10 @@ class Session:
         text = f"after {plural(look.runs, 'run')}: {look.answer}"
         if more:
             study = self.study
-            left = sum(study.target - len(study.samples(one)) for one in study.running)
+            left = sum(study.target - len(study.samples(candidate)) for candidate in study.running)
             names = f"all {len(self.tuned.candidates)} candidates"
             if len(study.running) < len(self.tuned.candidates):
-                names = joined([one.name for one in study.running])
+                names = joined([candidate.name for candidate in study.running])
             text += f", as {study.decision().reason}; {names} run on, to the next look "
             text += f"after {plural(look.runs + left, 'run')}"
         self.say(text)
@@ -135,7 +135,7 @@ class Session:
         study = self.study
         seen = self.book.looks[-1].runs if self.book.looks else 0
         new = any(not run.fault for run in self.book.runs[seen:])
-        counts = [len(study.samples(one)) for one in study.running]
+        counts = [len(study.samples(candidate)) for candidate in study.running]
         enough = len(counts) > 1 and min(counts) >= study.least
         if new and enough and not stop.final and len(self.book.looks) < LOOKS:
             self._look()

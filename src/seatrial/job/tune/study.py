@@ -58,7 +58,7 @@ class Study:
 
     def __init__(self, tuned: Tuned, runs: Sequence[Ran], looks: Sequence[Look]):
         self.tuned, self.runs, self.looks = tuned, runs, looks
-        self.all = [one.candidate for one in tuned.candidates]
+        self.all = [candidate.candidate for candidate in tuned.candidates]
 
     # -- what there is
 
@@ -77,13 +77,13 @@ class Study:
     def out(self) -> dict[Candidate, str]:
         """Candidate -> why it does not run again, and is not compared."""
         dropped: dict[Candidate, str] = {}
-        for one in self.all:
-            own = [run for run in self.runs if run.candidate == one]
+        for candidate in self.all:
+            own = [run for run in self.runs if run.candidate == candidate]
             own = [run for run in own if run.fault not in NOT_ITS_OWN]
-            most = MOST_FAILURES + len(self.samples(one)) // 10
+            most = MOST_FAILURES + len(self.samples(candidate)) // 10
             last = own[-most:]
             if len(last) == most and all(run.fault for run in last):
-                dropped[one] = last[-1].reason
+                dropped[candidate] = last[-1].reason
         for run in self.runs:
             if run.fault == "refused":  # a Prolog that refuses a profile drains nodes: never again
                 same = [one for one in self.all if one.profile == run.candidate.profile]
@@ -98,13 +98,13 @@ class Study:
     def compared(self) -> list[Candidate]:
         """The candidates that are not out."""
         out = self.out
-        return [one for one in self.all if one not in out]
+        return [candidate for candidate in self.all if candidate not in out]
 
     @property
     def running(self) -> list[Candidate]:
         """The candidates that run on: those at the top of the last look."""
         leaders = self.looks[-1].leaders if self.looks else []
-        top = [one for one in self.compared if one.name in leaders]
+        top = [candidate for candidate in self.compared if candidate.name in leaders]
         return top if len(top) > 1 else self.compared
 
     @property
@@ -125,12 +125,12 @@ class Study:
         return (
             len(self.looks) < LOOKS
             and len(running) > 1
-            and all(len(self.samples(one)) >= self.target for one in running)
+            and all(len(self.samples(candidate)) >= self.target for candidate in running)
         )
 
     def decision(self) -> Decision:
         """The decision on the samples as they are."""
-        named = {one.name: self.samples(one) for one in self.compared}
+        named = {candidate.name: self.samples(candidate) for candidate in self.compared}
         return decide(named, self.tuned.better, LOOKS)
 
     def look(self) -> Look:
@@ -150,12 +150,12 @@ class Study:
             return Stop(f"the limit of {limits.node_hours:g} node hours")
         if left_s <= self.longest_s:
             return Stop(f"the limit of {limits.seconds / 60:g} minutes")
-        counts = {one: len(self.samples(one)) for one in self.running}
+        counts = {candidate: len(self.samples(candidate)) for candidate in self.running}
         fewest = min(counts.values())
         tries = Counter(run.candidate for run in self.runs)
         return min(
-            (one for one, count in counts.items() if count == fewest),
-            key=lambda one: (tries[one], self._order(one, fewest)),
+            (candidate for candidate, count in counts.items() if count == fewest),
+            key=lambda candidate: (tries[candidate], self._order(candidate, fewest)),
         )
 
     @property
@@ -172,7 +172,7 @@ class Study:
         own = [run for run in self.runs if run.fault not in NOT_ITS_OWN]
         if len(own) >= FIRST_FAILURES and all(run.fault in BY_ITSELF for run in own):
             over = {run.candidate.transport for run in own}
-            if over >= {one.transport for one in self.compared}:
+            if over >= {candidate.transport for candidate in self.compared}:
                 return f"the first {len(own)} runs failed, over each transport"
         last = self.runs[-MOST_LOST:]
         if len(last) == MOST_LOST and all(run.fault == "slurm" for run in last):

@@ -29,15 +29,15 @@ def left_to_apply(interface: str, target: State, state: State) -> List[Action]:
 
 
 def _wanted(target: State, state: State) -> State:
-    return {one.setting: one.wanted for one in differences(target, state)}
+    return {difference.setting: difference.wanted for difference in differences(target, state)}
 
 
 def to_restore(interface: str, before: State, now: State) -> List[Action]:
     """Actions that bring an interface back from ``now`` to ``before``."""
     changed = {
-        one.setting: one.wanted
-        for one in not_restored(before, now)
-        if one.wanted is not None or one.setting == "qdisc"
+        difference.setting: difference.wanted
+        for difference in not_restored(before, now)
+        if difference.wanted is not None or difference.setting == "qdisc"
     }
     leaves = {key: value for key, value in changed.items() if key not in DERIVED_FEATURES}
     # Where only the sum of features differs, it is what must be set.

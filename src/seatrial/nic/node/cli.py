@@ -306,7 +306,10 @@ def show_diff(policy: Policy, arguments: Arguments) -> int:
     differences["node"] = values.differences(profile.get("node", {}), nic.read_node())
     different = any(differences.values())
     if "json" in arguments.flags:
-        as_dicts = {name: [one._asdict() for one in ones] for name, ones in differences.items()}
+        as_dicts = {
+            name: [difference._asdict() for difference in ones]
+            for name, ones in differences.items()
+        }
         print(json.dumps(as_dicts, indent=1, sort_keys=True))
     elif different:
         say(show.difference_table(differences))

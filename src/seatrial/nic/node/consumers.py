@@ -66,7 +66,7 @@ class Consumers(Tree):
     def _mounts(self) -> Iterator[Consumer]:
         # Slurm can give the Prolog mounts of its own.
         texts = (self.text("/proc/%s/mountinfo" % pid) for pid in ("1", "self"))
-        mounts = dict.fromkeys(one for text in texts for one in programs.mounts(text))
+        mounts = dict.fromkeys(mount for text in texts for mount in programs.mounts(text))
         for _, folder, kind, source, options in mounts:
             for address in self._servers(folder, kind, source, options):
                 yield "the %s mount %s from %s" % (kind, folder, address), self._ways(address)
@@ -90,7 +90,7 @@ class Consumers(Tree):
                 "the servers of the %s mount %s cannot be known: leave out settings that can take "
                 "a link down, or unmount it" % (kind, folder)
             )
-        return [one for one in dict.fromkeys(servers) if one not in NO_ADDRESS]
+        return [server for server in dict.fromkeys(servers) if server not in NO_ADDRESS]
 
     def _texts(self, patterns: Iterable[str]) -> Iterator[str]:
         for pattern in patterns:

@@ -28,7 +28,7 @@ def cpu_mask(cpus: Any) -> str:
         if not number:
             break
     head = "%x" % groups[-1]
-    return ",".join([head] + ["%08x" % one for one in reversed(groups[:-1])])
+    return ",".join([head] + ["%08x" % group for group in reversed(groups[:-1])])
 
 
 def plain(setting: str, value: Any, index: int, cpus: List[int]) -> str:

@@ -112,8 +112,8 @@ def _sets(text: str, interface: str) -> bool:
         return True
     for section in NET_SECTION.findall(text):
         patterns = [one for line in DEVICES.findall(section) for one in re.split("[,; ]+", line)]
-        refused = [one[1:] for one in patterns if one.startswith("!")]
-        chosen = [one for one in patterns if one and not one.startswith("!")]
+        refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+        chosen = [pattern for pattern in patterns if pattern and not pattern.startswith("!")]
         if any(fnmatchcase(interface, one) for one in refused):
             continue
         if not chosen or any(fnmatchcase(interface, one) for one in chosen):

@@ -36,8 +36,11 @@ def collect(
         reasons += ["%s %s is %s, not %s" % (interface, one["setting"], values.shown(one["actual"]),
                     one["wanted"]) for one in different]  # fmt: skip
     node = nic.read_node()
-    for one in values.differences(declared.get("node", {}), node):
-        reasons.append("%s is %s, not %s" % (one.setting, values.shown(one.actual), one.wanted))
+    for difference in values.differences(declared.get("node", {}), node):
+        reasons.append(
+            "%s is %s, not %s"
+            % (difference.setting, values.shown(difference.actual), difference.wanted)
+        )
     reasons += _owned(declared, hostname, profile, job, evidence)
     if profile == "default" and evidence["owner"] is None:
         reasons += _drifted(declared, hostname, evidence["interfaces"], nic)
@@ -53,10 +56,16 @@ def _different(
     plain = {key: value for key, value in wanted.items() if key not in ("driver", "bond")}
     target = values.spread(plain, state, nic.cpus())
     differences = []
-    for one in values.differences(target, state):
-        if one.actual is None and group_of(one.setting) in optional:
+    for difference in values.differences(target, state):
+        if difference.actual is None and group_of(difference.setting) in optional:
             continue
-        differences.append({"setting": one.setting, "wanted": one.wanted, "actual": one.actual})
+        differences.append(
+            {
+                "setting": difference.setting,
+                "wanted": difference.wanted,
+                "actual": difference.actual,
+            }
+        )
     driver = wanted.get("driver")
     if driver:
         if state.get("driver.module") != driver["module"]:
@@ -92,13 +101,22 @@ def _drifted(
         across = nic.versions(interface) != baseline.get("versions", {}).get(interface)
         ignored = [*baseline.get("ignored", []), *nic.ignored]
         then, now, _ = values.comparable(before, state, ignored, across)
-        for one in values.not_restored(then, now):
+        for difference in values.not_restored(then, now):
             interfaces[interface]["differences"].append(
-                {"setting": one.setting, "wanted": one.wanted, "actual": one.actual}
+                {
+                    "setting": difference.setting,
+                    "wanted": difference.wanted,
+                    "actual": difference.actual,
+                }
             )
             reasons.append(
                 "%s %s is %s, was %s at boot, and no profile owns that"
-                % (interface, one.setting, values.shown(one.actual), values.shown(one.wanted))
+                % (
+                    interface,
+                    difference.setting,
+                    values.shown(difference.actual),
+                    values.shown(difference.wanted),
+                )
             )
     return reasons
 

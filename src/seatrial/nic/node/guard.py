@@ -49,7 +49,7 @@ class Guard(Tree):
         """Raise Refused if any interface of a profile must not be touched."""
         settings = profile.get("interfaces", {})
         for interface in sorted(
-            {name for one in settings for name in _with_members(one, settings)}
+            {name for setting in settings for name in _with_members(setting, settings)}
         ):
             self.check_interface(policy, interface)
         for interface, own in sorted(settings.items()):
@@ -110,12 +110,12 @@ class Guard(Tree):
         """Local and remote address of each of root's connections to a controller."""
         ports = set(policy.data.get("slurm_ports", SLURM_PORTS))
         sockets = Sockets(self.root).all()
-        listening = {one.local_port for one in sockets if one.state == LISTENING}
+        listening = {socket.local_port for socket in sockets if socket.state == LISTENING}
         return {
-            (one.local, one.peer)
-            for one in sockets
-            if one.state == ESTABLISHED and one.uid == "0" and one.inode != "0"
-            and one.peer_port in ports and one.local_port not in listening
+            (socket.local, socket.peer)
+            for socket in sockets
+            if socket.state == ESTABLISHED and socket.uid == "0" and socket.inode != "0"
+            and socket.peer_port in ports and socket.local_port not in listening
         }  # fmt: skip
 
     def _check_consumers(self, interfaces: Set[str], disruptive: List[str]) -> None:

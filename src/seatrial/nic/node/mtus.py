@@ -53,8 +53,8 @@ def ipv6_of(interface: str) -> Dict[str, Any]:
         {"name": name, "ifindex": _number(name, "ifindex"), "mtu": readers.number(_file(name))}
         for name in links.family(interface)
     ]
-    devices = [one for one in devices if one["mtu"] is not None]
-    names = {one["name"] for one in devices}
+    devices = [device for device in devices if device["mtu"] is not None]
+    names = {device["name"] for device in devices}
     routes = [
         words
         for words in (_routes_with_mtu() if devices else [])
@@ -69,8 +69,8 @@ def different_ipv6(record: Dict[str, Any]) -> List[Tuple[str, Action]]:
     restores it. What is gone meanwhile is no difference."""
     present = {one["name"]: name for one, name in _present(record["devices"])}
     differences = []
-    for one in record["devices"]:
-        name, then = present.get(one["name"], ""), one["mtu"]
+    for device in record["devices"]:
+        name, then = present.get(device["name"], ""), device["mtu"]
         now = readers.number(_file(name)) if name else None
         if now not in (None, then):
             text = "%s: IPv6 mtu is %s, was %s before" % (name, now, then)
@@ -93,7 +93,7 @@ def different_ipv6(record: Dict[str, Any]) -> List[Tuple[str, Action]]:
 def _present(records: List[Dict[str, Any]]) -> List[Tuple[Dict[str, Any], str]]:
     """Each recorded interface that is still there, with its present name."""
     names = {_number(name, "ifindex"): name for name in readers.names(readers.SYSFS)}
-    return [(one, names[one["ifindex"]]) for one in records if one["ifindex"] in names]
+    return [(record, names[record["ifindex"]]) for record in records if record["ifindex"] in names]
 
 
 def _number(interface: str, file: str) -> Any:

@@ -42,7 +42,9 @@ class Elsewhere:
         if self._users is None:
             self._users = list(self._read())
         indices = {readers.number("%s/%s/ifindex" % (readers.SYSFS, name)) for name in interfaces}
-        return ["%s (in %s)" % (one.name, one.path) for one in self._users if one.below in indices]
+        return [
+            "%s (in %s)" % (user.name, user.path) for user in self._users if user.below in indices
+        ]
 
     def _read(self) -> Iterator[User]:
         owners = {path: _owner(path) for path in sorted(_others().values())}
@@ -94,9 +96,9 @@ def _using(path: str, seconds: float) -> Iterator[User]:
         # of here. Others may have so many interfaces that a list of them takes seconds.
         here = namespace.number_of(readers.PROC + "/self/ns/net")
         if here is not None:
-            for one in namespace.interfaces():
-                if one.namespace == here and one.kind not in PAIRS:
-                    yield User(one.below, one.name, path)
+            for interface in namespace.interfaces():
+                if interface.namespace == here and interface.kind not in PAIRS:
+                    yield User(interface.below, interface.name, path)
     finally:
         namespace.close()
 

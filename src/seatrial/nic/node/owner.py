@@ -150,7 +150,7 @@ def steps() -> Iterator[str]:
 
 
 def has_steps(job: str) -> bool:
-    return any(one == job for one in steps())
+    return any(step == job for step in steps())
 
 
 def names() -> Dict[str, int]:

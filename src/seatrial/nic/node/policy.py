@@ -57,7 +57,7 @@ class Policy:
     @property
     def features(self) -> Dict[str, str]:
         """Slurm feature -> profile, of all profiles, also of those for other nodes."""
-        return {str(one.get("feature")): name for name, one in self.profiles.items()}
+        return {str(profile.get("feature")): name for name, profile in self.profiles.items()}
 
     def profile(self, name: str) -> Dict[str, Any]:
         """A profile that is for this node. Raises BadInput."""

@@ -170,7 +170,7 @@ def root_qdisc(text: str) -> State:
         return {}
     if not isinstance(entries, list):
         return {}
-    roots = [one for one in entries if isinstance(one, dict) and one.get("root")]
+    roots = [entry for entry in entries if isinstance(entry, dict) and entry.get("root")]
     if not roots:
         return {"qdisc": "none", "egress_bit_s": None}
     root = roots[0]

@@ -434,8 +434,8 @@ class Session:
     def _node_left(self, baseline: Dict[str, Any]) -> List[str]:
         return [
             "%s is %s, was %s at boot"
-            % (one.setting, values.shown(one.actual), values.shown(one.wanted))
-            for one in values.not_restored(baseline["node"], self.nic.read_node())
+            % (difference.setting, values.shown(difference.actual), values.shown(difference.wanted))
+            for difference in values.not_restored(baseline["node"], self.nic.read_node())
         ]
 
     def _replaced(self, baseline: Dict[str, Any]) -> List[str]:

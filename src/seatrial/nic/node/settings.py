@@ -490,4 +490,4 @@ def is_off(key: str, wanted: Any) -> bool:
 
 def queue_prefixes(side: str) -> List[str]:
     """Beginnings of the keys of each queue of a side, rx or tx."""
-    return [one.in_state for one in SETTINGS if one.in_state.endswith("." + side + "-")]
+    return [setting.in_state for setting in SETTINGS if setting.in_state.endswith("." + side + "-")]

@@ -57,6 +57,13 @@ def _cell(key: str, value: Any) -> str:
 def difference_table(of_interface: Dict[str, List[Difference]]) -> str:
     rows = [["interface", "setting", "here", "profile"]]
     for interface, differences in of_interface.items():
-        for one in differences:
-            rows.append([interface, one.setting, _cell(one.setting, one.actual), str(one.wanted)])
+        for difference in differences:
+            rows.append(
+                [
+                    interface,
+                    difference.setting,
+                    _cell(difference.setting, difference.actual),
+                    str(difference.wanted),
+                ]
+            )
     return columns(rows)

@@ -486,8 +486,14 @@ def describe(interface: str, differences: List[values.Difference], when: str) ->
     """``eth1: mtu is 1400, was 1500 at boot`` for each difference."""
     return [
         "%s: %s is %s, was %s %s"
-        % (interface, one.setting, values.shown(one.actual), values.shown(one.wanted), when)
-        for one in differences
+        % (
+            interface,
+            difference.setting,
+            values.shown(difference.actual),
+            values.shown(difference.wanted),
+            when,
+        )
+        for difference in differences
     ]
 
 

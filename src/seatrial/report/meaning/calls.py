@@ -31,86 +31,96 @@ def section(call_times: Sequence[CallTimes]) -> Section:
     )
 
 
-def _call_times(one: CallTimes) -> list[Sentence]:
-    name = f"{one.case.route} under {one.case.profile} on {one.hardware}"
+def _call_times(call_times: CallTimes) -> list[Sentence]:
+    name = f"{call_times.case.route} under {call_times.case.profile} on {call_times.hardware}"
     poor = [
         f"{call} (a measured time is missed by {percent(model.largest_error)})"
-        for call, model in (("MPI_Send", one.send), ("MPI_Recv", one.recv))
+        for call, model in (("MPI_Send", call_times.send), ("MPI_Recv", call_times.recv))
         if model.poor
     ]
     text = f"{name}: "
-    if not one.send.poor and one.send.lines[0].intercept.value > 0:
-        small = amount_with_interval(one.send.lines[0].intercept, "us")
+    if not call_times.send.poor and call_times.send.lines[0].intercept.value > 0:
+        small = amount_with_interval(call_times.send.lines[0].intercept, "us")
         text += f"an MPI_Send of a small message takes {small}. "
     if not poor:
-        half = half_round_trip(one.send, one.recv, one.send.measured[0])
+        half = half_round_trip(call_times.send, call_times.recv, call_times.send.measured[0])
         text += f"Half of send and receive is {amount(half.us, 'us')} at "
-        text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
+        text += (
+            f"{bytes_text(call_times.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
+        )
     else:
         text += f"No lines describe {joined(poor)}. "
-    last = one.recv.lines[-1]
-    if not one.recv.poor and last.slope.low > 0:
-        ends = one.recv.thresholds
+    last = call_times.recv.lines[-1]
+    if not call_times.recv.poor and last.slope.low > 0:
+        ends = call_times.recv.thresholds
         above = f" above {bytes_text(ends[-1])}" if ends else ""
         text += f"An MPI_Recv{above} takes {amount_with_interval(last.intercept, 'us')} and for "
         text += f"each KiB {amount_with_interval(scaled(last.slope, 1024), 'us')}. "
     for call, name in (("recv", "MPI_Recv"), ("send", "MPI_Send")):
-        if (apart := one.ranks.get(call)) and apart.is_much:
+        if (apart := call_times.ranks.get(call)) and apart.is_much:
             text += f"{name} of {bytes_text(apart.size)} takes {amount(apart.low, 'us')} on one "
             text += f"rank and {amount(apart.high, 'us')} on the other: its time depends on more "
             text += "than the size, such as the state of the interrupt moderation of each node. "
             break
-    if one.send.curved:
+    if call_times.send.curved:
         text += (
             "No threshold shows: a smooth curve describes the times of a send better than lines."
         )
-    elif one.send.thresholds:
-        at = [f"{bytes_text(a)} and {bytes_text(b)}" for a, b in one.send.between]
+    elif call_times.send.thresholds:
+        at = [f"{bytes_text(a)} and {bytes_text(b)}" for a, b in call_times.send.between]
         text += f"The time of a send changes its course between {'; between '.join(at)}."
-        if one.eager is None:
+        if call_times.eager is None:
             text += " The eager limit of the MPI is not on record."
-        elif one.eager.between:
-            low, high = map(bytes_text, one.eager.between)
-            agree = "lies" if one.eager.agrees else "does not lie, so another limit is behind it,"
+        elif call_times.eager.between:
+            low, high = map(bytes_text, call_times.eager.between)
+            agree = (
+                "lies"
+                if call_times.eager.agrees
+                else "does not lie, so another limit is behind it,"
+            )
             text += (
-                f" The MPI's eager limit, {bytes_text(one.eager.bytes)} ({one.eager.source}), "
+                f" The MPI's eager limit, {bytes_text(call_times.eager.bytes)} "
+                f"({call_times.eager.source}), "
                 f"{agree} in the nearest of these steps ({low} to {high})."
             )
-        if one.synchronised:
+        if call_times.synchronised:
             text += " Above the last a send waits for its receive: both take the same time."
     else:
         text += "No threshold shows at the measured sizes, "
-        text += f"{' to '.join(map(bytes_text, one.send.measured))}."
+        text += f"{' to '.join(map(bytes_text, call_times.send.measured))}."
     key = word = ""
     change = "sizes outside the measured range, more sizes per decade"
-    if one.few:
-        known = "a number of repetitions that is not on record" if one.calls is None else \
-            f"{plural(one.calls, 'repetition')} of each size"  # fmt: skip
-        said = one.send.thresholds and not one.send.curved
+    if call_times.few:
+        known = "a number of repetitions that is not on record" if call_times.calls is None else \
+            f"{plural(call_times.calls, 'repetition')} of each size"  # fmt: skip
+        said = call_times.send.thresholds and not call_times.send.curved
         what = "thresholds are" if said else "the absence of a threshold is"
         text += f" These times rest on {known}: below {FEWEST_CALLS} {what} not to be trusted."
         change = f"benchmarks.comms.repetitions: {FEWEST_CALLS} in site.yaml; {change}"
         key, word = "inconclusive", "doubtful"
-    error = max(one.send.largest_error, one.recv.largest_error)
-    basis = f"{made_from(one.inputs)}; the lines miss a measured time by {percent(error)} at most"
+    error = max(call_times.send.largest_error, call_times.recv.largest_error)
+    basis = made_from(call_times.inputs)
+    basis += f"; the lines miss a measured time by {percent(error)} at most"
     return [Sentence(text, basis, change, key, word)]
 
 
 def _models(models: Sequence[CallTimes]) -> Grid:
     rows = []
-    for one in models:
-        for call, model in (("send", one.send), ("receive", one.recv)):
+    for call_times in models:
+        for call, model in (("send", call_times.send), ("receive", call_times.recv)):
             start = model.measured[0]
             for line in () if model.poor else model.lines:
                 end = line.last if line.last is not None else model.measured[1]
-                rows.append(_model_row(one, call, line, start, end))
+                rows.append(_model_row(call_times, call, line, start, end))
                 start = end
     header = ["transport and profile", "call", "sizes", "intercept (us)", "slope (us per KiB)"]
     title = "Lines t = intercept + slope x size, with 95 % intervals"
     return Grid(title, header, rows, folded=True)
 
 
-def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) -> list[Cell]:
+def _model_row(
+    call_times: CallTimes, call: str, line: Line, start: float, end: float
+) -> list[Cell]:
     """A line that falls is no time of a message: its two coefficients say nothing by themselves."""
     if line.slope.value < 0:
         certain = line.slope.high < 0
@@ -120,9 +130,9 @@ def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) 
         note = "" if line.slope.low > 0 else "not told apart from zero"
         slope = with_interval(scaled(line.slope, 1024))
         coefficients = [Cell(with_interval(line.intercept)), Cell(slope, note=note)]
-    above = "from" if start == one.send.measured[0] else "above"
+    above = "from" if start == call_times.send.measured[0] else "above"
     return [
-        Cell(f"{one.case.route}, {one.case.profile}"),
+        Cell(f"{call_times.case.route}, {call_times.case.profile}"),
         Cell(call),
         Cell(f"{above} {bytes_text(start)} to {bytes_text(end)}"),
         *coefficients,

@@ -35,23 +35,23 @@ def section(costs: Sequence[ProfileCosts]) -> Section:
     """Costs of each machine's profiles against its base."""
     return Section(
         "What each profile costs",
-        [sentence for one in costs for sentence in _costs(one)],
-        [_cost_grid(one) for one in costs],
+        [sentence for cost in costs for sentence in _costs(cost)],
+        [_cost_grid(cost) for cost in costs],
         "costs",
     )
 
 
-def _costs(one: ProfileCosts) -> list[Sentence]:
+def _costs(costs: ProfileCosts) -> list[Sentence]:
     sentences = []
-    basis = f"{made_from(one.inputs)}; NetPIPE and a TCP stream over plain sockets"
+    basis = f"{made_from(costs.inputs)}; NetPIPE and a TCP stream over plain sockets"
     unsure = []
-    for profile, row in one.costs.items():
+    for profile, row in costs.costs.items():
         known = {
             name: row[name].ratio
             for name in METRICS
             if name in row and (ratio := row[name].ratio) and math.isfinite(ratio.high)
         }
-        if profile == one.base:
+        if profile == costs.base:
             continue
         changed = {n: r for n, r in known.items() if r and (r.low > 1 or r.high < 1)}
         if not known:
@@ -62,30 +62,33 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
             for name, r in changed.items()
         )
         same = [_WORDS[name] for name in known if name not in changed]
-        text = f"{profile} against {one.base}, on {one.hardware}: {listed or 'no certain change'}"
-        text += f"; no certain change of {joined(same)}." if same and listed else "."
-        text += f" But {one.nodes_differ}." if one.nodes_differ else ""
-        sentences.append(Sentence(text, basis, f"more {one.unit}s, which narrow the intervals"))
-    if len(sentences) > MAX_NAMED:
-        sentences = [_cost_range(one, len(sentences), basis)]
-    if unsure:
-        need = least_repeats(one.options)
         text = (
-            f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
-            f"each figure was measured in too few {one.unit}s."
+            f"{profile} against {costs.base}, on {costs.hardware}: {listed or 'no certain change'}"
         )
-        change = repeats_text(need, one.unit)
+        text += f"; no certain change of {joined(same)}." if same and listed else "."
+        text += f" But {costs.nodes_differ}." if costs.nodes_differ else ""
+        sentences.append(Sentence(text, basis, f"more {costs.unit}s, which narrow the intervals"))
+    if len(sentences) > MAX_NAMED:
+        sentences = [_cost_range(costs, len(sentences), basis)]
+    if unsure:
+        need = least_repeats(costs.options)
+        text = (
+            f"On {costs.hardware} the costs of {joined(unsure)} against {costs.base} have no "
+            "interval: "
+            f"each figure was measured in too few {costs.unit}s."
+        )
+        change = repeats_text(need, costs.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
 
 
-def _cost_range(one: ProfileCosts, count: int, basis: str) -> Sentence:
+def _cost_range(costs: ProfileCosts, count: int, basis: str) -> Sentence:
     """Of many profiles: for each metric the lowest and the highest. The table has all of them."""
     parts = []
     for name in METRICS:
         known = {
             profile: (row[name], ratio)
-            for profile, row in one.costs.items()
+            for profile, row in costs.costs.items()
             if name in row and (ratio := row[name].ratio) and math.isfinite(ratio.high)
         }
         if not known:
@@ -96,18 +99,18 @@ def _cost_range(one: ProfileCosts, count: int, basis: str) -> Sentence:
             for p in (low, high)
         ]
         parts.append(f"{_WORDS[name]} from {ends[0]}, to {ends[1]}")
-    text = f"{count} profiles against {one.base}, on {one.hardware}: {'; '.join(parts)}."
+    text = f"{count} profiles against {costs.base}, on {costs.hardware}: {'; '.join(parts)}."
     text += " The table has each of them."
-    text += f" But {one.nodes_differ}." if one.nodes_differ else ""
-    return Sentence(text, basis, f"more {one.unit}s, which narrow the intervals")
+    text += f" But {costs.nodes_differ}." if costs.nodes_differ else ""
+    return Sentence(text, basis, f"more {costs.unit}s, which narrow the intervals")
 
 
-def _cost_grid(one: ProfileCosts) -> Grid:
-    names = [name for name in METRICS if any(name in row for row in one.costs.values())]
+def _cost_grid(costs: ProfileCosts) -> Grid:
+    names = [name for name in METRICS if any(name in row for row in costs.costs.values())]
     better = {"latency_us": -1, "n_half_B": -1, "bandwidth_MB_s": 1, CPU: -1, "interrupts_per_s": 0}
     rows = []
-    for profile, row in one.costs.items():
-        cells = [Cell(f"{profile} (base)" if profile == one.base else profile)]
+    for profile, row in costs.costs.items():
+        cells = [Cell(f"{profile} (base)" if profile == costs.base else profile)]
         for name in names:
             if name not in row:
                 cells.append(Cell("not measured", "quiet"))
@@ -119,5 +122,5 @@ def _cost_grid(one: ProfileCosts) -> Grid:
             else:
                 cells.append(ratio_cell(cost.ratio, good=better[name], text=text))
         rows.append(cells)
-    title = f"Median, and ratio to {one.base} with its 95 % interval, on {one.hardware}"
+    title = f"Median, and ratio to {costs.base} with its 95 % interval, on {costs.hardware}"
     return Grid(title, ["profile", *(_WORDS[name] for name in names)], rows)

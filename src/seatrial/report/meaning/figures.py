@@ -51,8 +51,10 @@ def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
             figures_name(axis): size_figures(axis, analysis.comparisons_of(axis))
             for axis in (PROFILE, NETWORK, TRANSPORT, SETTING)
         },
-        "shares": [_relation(i, one) for i, one in enumerate(analysis.relations)],
-        "models": [_calls(i, one) for i, one in enumerate(analysis.call_times[:_MODELS])],
+        "shares": [_relation(i, relation) for i, relation in enumerate(analysis.relations)],
+        "models": [
+            _calls(i, call_times) for i, call_times in enumerate(analysis.call_times[:_MODELS])
+        ],
         "frames": frame_figures(analysis.sweeps),
         "pairs": pair_figures(analysis.pairs),
         "scaling": _scalings(analysis.scalings),
@@ -64,8 +66,8 @@ def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
 def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figure]:
     """For each hardware and base: a row for each application, a mark for each option."""
     groups: dict[tuple[str, str], list[Response]] = {}
-    for one in responses:
-        groups.setdefault((one.hardware, one.base), []).append(one)
+    for response in responses:
+        groups.setdefault((response.hardware, response.base), []).append(response)
     figures = []
     for index, ((hardware, base), own) in enumerate(groups.items()):
         profiles = list(dict.fromkeys(p for one in own for p in one.ratios))
@@ -83,7 +85,7 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                     "type": "scatter",
                     "mode": "markers",
                     "name": label(profile),
-                    "x": [one.value for one in estimates],
+                    "x": [estimate.value for estimate in estimates],
                     "y": [lines[id(one)] + beside for one in with_it],
                     "text": [label(names[id(one)]) for one in with_it],
                     "error_x": interval_bars(estimates, PALETTE[i % len(PALETTE)]),
@@ -127,22 +129,22 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
 
 def _ends(estimates: Iterable[Estimate]) -> Iterator[float]:
     """The values of ratios, and the ends of their intervals."""
-    for one in estimates:
-        yield one.value
-        if bounded(one) and one.low > 0:
-            yield from (one.low, one.high)
+    for estimate in estimates:
+        yield estimate.value
+        if bounded(estimate) and estimate.low > 0:
+            yield from (estimate.low, estimate.high)
 
 
-def _row(one: Response) -> str:
-    held = ", ".join(filter(None, [one.application, one.route, one.profile]))
-    return f"{held}, {one.nodes} nodes"
+def _row(response: Response) -> str:
+    held = ", ".join(filter(None, [response.application, response.route, response.profile]))
+    return f"{held}, {response.nodes} nodes"
 
 
-def _relation(index: int, one: Relation) -> Figure:
+def _relation(index: int, relation: Relation) -> Figure:
     """Share of communication and response: a mark for each application."""
-    shares = [scaled(share, 100) for _, share, _ in one.points]
-    ratios = [ratio for *_, ratio in one.points]
-    names = [name for name, *_ in one.points]
+    shares = [scaled(share, 100) for _, share, _ in relation.points]
+    ratios = [ratio for *_, ratio in relation.points]
+    names = [name for name, *_ in relation.points]
     ends = [1.0, *_ends(ratios)]
     most = max(share.value for share in shares) or 1.0
     # inside the picture, not on the bars, and of neighbours on either side
@@ -152,8 +154,9 @@ def _relation(index: int, one: Relation) -> Figure:
         places[at] = f"{('top', 'bottom')[i % 2]} {side}"
     return Figure(
         f"shares-{index}",
-        f"Share of communication and response to {one.profile}, over {one.route}",
-        f"Each mark is an application on {one.nodes} nodes. Bars: 95 % intervals; no bar: too few "
+        f"Share of communication and response to {relation.profile}, over {relation.route}",
+        f"Each mark is an application on {relation.nodes} nodes. Bars: 95 % intervals; no bar: too "
+        "few "
         "runs.",
         [
             {
@@ -172,8 +175,8 @@ def _relation(index: int, one: Relation) -> Figure:
         ],
         axes(
             {"range": [-0.08 * most, 1.15 * most],
-             **titled(f"time in MPI under {one.base} (%)")},
-            {**log_range(ends), **titled(f"performance over that under {one.base} (ratio)")},
+             **titled(f"time in MPI under {relation.base} (%)")},
+            {**log_range(ends), **titled(f"performance over that under {relation.base} (ratio)")},
             shapes=[{
                 "type": "line", "y0": 1, "y1": 1, "xref": "paper", "x0": 0, "x1": 1,
                 "line": {"color": "#5b6673", "dash": "dash"},
@@ -190,14 +193,14 @@ def _relation(index: int, one: Relation) -> Figure:
     )  # fmt: skip
 
 
-def _calls(index: int, one: CallTimes) -> Figure:
+def _calls(index: int, call_times: CallTimes) -> Figure:
     """Measured times as marks, the model as lines with their jumps."""
     data: list[dict[str, Any]] = []
     rows = []
     for i, (call, name, model) in enumerate(
-        (("send", "MPI_Send", one.send), ("recv", "MPI_Recv", one.recv))
+        (("send", "MPI_Send", call_times.send), ("recv", "MPI_Recv", call_times.recv))
     ):
-        points = one.points[call]
+        points = call_times.points[call]
         colour = PALETTE[i]
         data.append(
             {
@@ -219,10 +222,10 @@ def _calls(index: int, one: CallTimes) -> Figure:
             [name, message_size(n), number(us), "none" if model.poor else number(model.at(n).us)]
             for n, us in points
         ]
-    times = [y for _, y in (*one.points["send"], *one.points["recv"])]
+    times = [y for _, y in (*call_times.points["send"], *call_times.points["recv"])]
     return Figure(
         f"calls-{index}",
-        f"Times of blocking calls over {one.case.route}, profile {one.case.profile}",
+        f"Times of blocking calls over {call_times.case.route}, profile {call_times.case.profile}",
         "Marks: median over ranks and runs. Lines: the model, which may jump at a threshold; "
         "no line: none describes the times.",
         data,
@@ -254,18 +257,18 @@ def _drawn(model: Model, sizes: Sequence[float]) -> tuple[list[float | None], li
 
 def _scalings(scalings: Sequence[Scaling]) -> list[Figure]:
     """A picture of each program whose time in MPI is known, and one of all others."""
-    apart = [one for one in scalings if one.apart]
-    whole = [one for one in scalings if not one.apart]
-    made = [_apart(index, one) for index, one in enumerate(apart[:_MODELS])]
+    apart = [scaling for scaling in scalings if scaling.apart]
+    whole = [scaling for scaling in scalings if not scaling.apart]
+    made = [_apart(index, scaling) for index, scaling in enumerate(apart[:_MODELS])]
     return [*made, *([_whole(whole)] if whole else [])]
 
 
-def _apart(index: int, one: Scaling) -> Figure:
+def _apart(index: int, scaling: Scaling) -> Figure:
     """Run time, and what a process computes and is in MPI for."""
     lines = {
-        "run time": one.times,
-        "computing": {p: own for p, (own, _) in one.apart.items()},
-        "in MPI": {p: mpi for p, (_, mpi) in one.apart.items()},
+        "run time": scaling.times,
+        "computing": {p: own for p, (own, _) in scaling.apart.items()},
+        "in MPI": {p: mpi for p, (_, mpi) in scaling.apart.items()},
     }
     unit, factor = fitting(max(t for own in lines.values() for t in own.values()), "s")
     data = [
@@ -279,18 +282,18 @@ def _apart(index: int, one: Scaling) -> Figure:
     ]  # fmt: skip
     rows = [
         [str(p), *(amount(own[p], "s") if p in own else "–" for own in lines.values()),
-         number(100 * _efficiency(one, p), 3)]
-        for p in one.times
+         number(100 * _efficiency(scaling, p), 3)]
+        for p in scaling.times
     ]  # fmt: skip
     return Figure(
         f"scaling-{index}",
-        f"Computing and MPI over the number of processes: {one.name}",
+        f"Computing and MPI over the number of processes: {scaling.name}",
         "Medians over the samples, means over the processes. Computing and MPI are of runs with "
         "the library mpi_time: of the part that the program times, or of the whole run where that "
         "part is not known. A run time that rises: more nodes cost time.",
         data,
         axes(
-            _processes(one.times),
+            _processes(scaling.times),
             {**log_range([t * factor for own in lines.values() for t in own.values() if t > 0]),
              **titled(f"time ({unit})")},
             showlegend=True,
@@ -310,17 +313,22 @@ def _processes(counts: Iterable[int]) -> dict[str, Any]:
 def _whole(scalings: Sequence[Scaling]) -> Figure:
     data = [
         {
-            "type": "scatter", "mode": "lines+markers", "name": label(one.name),
-            "x": list(one.times), "y": list(one.times.values()),
+            "type": "scatter", "mode": "lines+markers", "name": label(scaling.name),
+            "x": list(scaling.times), "y": list(scaling.times.values()),
             "line": {"color": PALETTE[i % len(PALETTE)]},
             "marker": {"symbol": MARKERS[i % len(MARKERS)], "size": 8},
         }
-        for i, one in enumerate(scalings)
+        for i, scaling in enumerate(scalings)
     ]  # fmt: skip
     rows = [
-        [one.name, str(p), amount(one.times[p], "s"), number(100 * _efficiency(one, p), 3)]
-        for one in scalings
-        for p in one.times
+        [
+            scaling.name,
+            str(p),
+            amount(scaling.times[p], "s"),
+            number(100 * _efficiency(scaling, p), 3),
+        ]
+        for scaling in scalings
+        for p in scaling.times
     ]
     return Figure(
         "scaling",
@@ -329,8 +337,8 @@ def _whole(scalings: Sequence[Scaling]) -> Figure:
         "measured.",
         data,
         axes(
-            _processes({p for one in scalings for p in one.times}),
-            {**log_range([t for one in scalings for t in one.times.values()]),
+            _processes({p for scaling in scalings for p in scaling.times}),
+            {**log_range([t for scaling in scalings for t in scaling.times.values()]),
              **titled("run time (s)")},
             showlegend=True,
         ),
@@ -339,8 +347,8 @@ def _whole(scalings: Sequence[Scaling]) -> Figure:
     )  # fmt: skip
 
 
-def _efficiency(one: Scaling, p: int) -> float:
-    return one.efficiency[p].value if p in one.efficiency else 1.0  # of the smallest p
+def _efficiency(scaling: Scaling, p: int) -> float:
+    return scaling.efficiency[p].value if p in scaling.efficiency else 1.0  # of the smallest p
 
 
 def _groups(made: Groups) -> Figure:

@@ -36,8 +36,8 @@ _FIGURES = 6  # of more sweeps the figures are in the tables alone
 def section(sweeps: Sequence[Sweep]) -> Section:
     return Section(
         "Which MTU, and whether throttling changes that",
-        [sentence for one in sweeps for sentence in _sentences(one)],
-        [_grid(one) for one in sweeps],
+        [sentence for sweep in sweeps for sentence in _sentences(sweep)],
+        [_grid(sweep) for sweep in sweeps],
         "frames",
     )
 
@@ -52,41 +52,45 @@ _WORDS = {
 }
 
 
-def _metric(one: Sweep) -> str:
-    return _WORDS.get(one.metric, one.metric)
+def _metric(sweep: Sweep) -> str:
+    return _WORDS.get(sweep.metric, sweep.metric)
 
 
-def _name(one: Sweep) -> str:
-    return f"{one.name} ({_metric(one)}), {one.route} on {one.hardware}, {one.nodes} nodes"
+def _name(sweep: Sweep) -> str:
+    return (
+        f"{sweep.name} ({_metric(sweep)}), {sweep.route} on {sweep.hardware}, {sweep.nodes} nodes"
+    )
 
 
-def _sentences(one: Sweep) -> list[Sentence]:
-    sentences = [_optimum(one, optimum) for optimum in one.optima]
-    if one.interactions:
-        sentences.append(_interactions(one))
+def _sentences(sweep: Sweep) -> list[Sentence]:
+    sentences = [_optimum(sweep, optimum) for optimum in sweep.optima]
+    if sweep.interactions:
+        sentences.append(_interactions(sweep))
     return sentences
 
 
-def _optimum(one: Sweep, best: Optimum) -> Sentence:
-    where = f"{_name(one)}, {best.throttling}"
+def _optimum(sweep: Sweep, best: Optimum) -> Sentence:
+    where = f"{_name(sweep)}, {best.throttling}"
     sizes = sorted(best.medians)
-    basis = f"{made_from(one.inputs)}; MTUs of {joined([str(mtu) for mtu in sizes])} B"
+    basis = f"{made_from(sweep.inputs)}; MTUs of {joined([str(mtu) for mtu in sizes])} B"
     for why in (NOT_SEEN, NOT_OF_THE_WIRE):
         unproven = [
-            str(mtu) for (level, mtu), frames in one.frames.items()
+            str(mtu) for (level, mtu), frames in sweep.frames.items()
             if level == best.throttling and frames.unproven == why
         ]  # fmt: skip
         basis += f"; MTU {joined(unproven)}: {why}" if unproven else ""
     change = "MTUs between those that were measured" if best.widest_step > STEP else \
         "another size of problem or message"  # fmt: skip
-    top = amount(best.medians[best.top], one.unit)
+    top = amount(best.medians[best.top], sweep.unit)
     if not best.known:
         text = f"Which MTU suits {where} is not known: {best.reason}. {best.top} B has the best "
         text += f"median, {top}."
         worse = [mtu for mtu in sizes if mtu not in best.as_good]
         text += f" Worse: {joined([f'{mtu} B' for mtu in worse])}." if worse else ""
         need = least_repeats(len(sizes))
-        change = repeats_text(need, one.sample) if one.repeats < need else f"more {one.sample}s"
+        change = (
+            repeats_text(need, sweep.sample) if sweep.repeats < need else f"more {sweep.sample}s"
+        )
         return Sentence(text, basis, change, "inconclusive", "measure more")
     gained = f"{times(best.gain)} as good as {sizes[0]} B"
     if best.best:
@@ -107,30 +111,30 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
     return Sentence(text, basis, change, "unjudged", word)
 
 
-def _interactions(one: Sweep) -> Sentence:
-    plain, basis = one.interactions[0].plain, made_from(one.inputs)
+def _interactions(sweep: Sweep) -> Sentence:
+    plain, basis = sweep.interactions[0].plain, made_from(sweep.inputs)
     by_level: dict[str, list[str]] = {}
-    for part in one.interactions:
+    for part in sweep.interactions:
         by_level.setdefault(part.throttled, []).append(f"{part.mtu} B {times(part.ratio)}")
     listed = "; ".join(f"under {level}: {', '.join(own)}" for level, own in by_level.items())
     figures = (
-        f"Gain of an MTU over {one.interactions[0].base} B, compared with the same gain under "
+        f"Gain of an MTU over {sweep.interactions[0].base} B, compared with the same gain under "
     )
     figures += f"{plain}: {listed}."
-    text = f"{_name(one)}: "
-    if not all(bounded(part.ratio) for part in one.interactions):
+    text = f"{_name(sweep)}: "
+    if not all(bounded(part.ratio) for part in sweep.interactions):
         text += f"it is not known whether throttling changes what an MTU gains. {figures}"
-        change = repeats_text(least_repeats(len(one.interactions) + 1), one.sample)
+        change = repeats_text(least_repeats(len(sweep.interactions) + 1), sweep.sample)
         return Sentence(text, basis, change, "inconclusive", "measure more")
-    certain = [part for part in one.interactions if part.ratio.low > 1 or part.ratio.high < 1]
-    change = f"more {one.sample}s, which narrow the intervals"
+    certain = [part for part in sweep.interactions if part.ratio.low > 1 or part.ratio.high < 1]
+    change = f"more {sweep.sample}s, which narrow the intervals"
     if certain:
         most = max(certain, key=lambda part: abs(part.ratio.value - 1))
         less = "less" if most.ratio.value < 1 else "more"
         text += f"choose MTU and throttling together: {most.mtu} B gains {less} under "
         text += f"{most.throttled} than under {plain}. {figures}"
         return Sentence(text, basis, change, "pass", "together")
-    if all(_narrow(part) for part in one.interactions):
+    if all(_narrow(part) for part in sweep.interactions):
         text += "choose MTU and throttling each by itself: throttling does not change what an MTU "
         text += f"gains. {figures}"
         return Sentence(text, basis, change, "unjudged", "no interaction")
@@ -143,33 +147,33 @@ def _narrow(part: Interaction) -> bool:
     return part.ratio.low >= 1 / (1 + SMALLEST) and part.ratio.high <= 1 + SMALLEST
 
 
-def _grid(one: Sweep) -> Grid:
-    sizes = sorted({mtu for best in one.optima for mtu in best.medians})
+def _grid(sweep: Sweep) -> Grid:
+    sizes = sorted({mtu for best in sweep.optima for mtu in best.medians})
     rows = []
     for mtu in sizes:
         row = [Cell(f"{mtu} B")]
-        for best in one.optima:
+        for best in sweep.optima:
             if mtu not in best.medians:
                 row.append(Cell("not measured", "quiet"))
                 continue
-            frames = one.frames[best.throttling, mtu]
+            frames = sweep.frames[best.throttling, mtu]
             note = f"up to {number(frames.seen, 4)} B per frame"
             note += f": {frames.unproven}" if frames.unproven else ""
             mark = "pass" if best.known and mtu in best.as_good else ""
-            row.append(Cell(amount(best.medians[mtu], one.unit), mark, note))
+            row.append(Cell(amount(best.medians[mtu], sweep.unit), mark, note))
         rows.append(row)
-    title = f"Median by MTU and throttling: {_name(one)}"
-    return Grid(title, ["MTU", *(best.throttling for best in one.optima)], rows, folded=True)
+    title = f"Median by MTU and throttling: {_name(sweep)}"
+    return Grid(title, ["MTU", *(best.throttling for best in sweep.optima)], rows, folded=True)
 
 
 def frame_figures(sweeps: Sequence[Sweep]) -> list[Figure]:
-    return [_figure(index, one) for index, one in enumerate(sweeps[:_FIGURES])]
+    return [_figure(index, sweep) for index, sweep in enumerate(sweeps[:_FIGURES])]
 
 
-def _figure(index: int, one: Sweep) -> Figure:
+def _figure(index: int, sweep: Sweep) -> Figure:
     data: list[dict[str, Any]] = []
     rows = []
-    for i, best in enumerate(one.optima):
+    for i, best in enumerate(sweep.optima):
         colour = PALETTE[i % len(PALETTE)]
         sizes = sorted(best.medians)
         data.append(
@@ -178,20 +182,21 @@ def _figure(index: int, one: Sweep) -> Figure:
                 "x": sizes, "y": [best.medians[mtu] for mtu in sizes],
                 "line": {"color": colour},
                 "marker": {"color": colour, "symbol": MARKERS[i % len(MARKERS)], "size": 9},
-                "hovertemplate": f"%{{x}} B: %{{y:.4g}} {one.unit}<extra></extra>",
+                "hovertemplate": f"%{{x}} B: %{{y:.4g}} {sweep.unit}<extra></extra>",
             }
         )  # fmt: skip
         rows += [[best.throttling, str(mtu), number(best.medians[mtu])] for mtu in sizes]
-    sizes = sorted({mtu for best in one.optima for mtu in best.medians})
+    sizes = sorted({mtu for best in sweep.optima for mtu in best.medians})
     return Figure(
         f"frames-{index}",
-        f"{one.name} over the MTU: {_metric(one)}",
-        f"Median over {plural(one.repeats, one.sample)} or more, {one.route} on {one.hardware}. "
-        f"{one.better.capitalize()} is better.",
+        f"{sweep.name} over the MTU: {_metric(sweep)}",
+        f"Median over {plural(sweep.repeats, sweep.sample)} or more, {sweep.route} on "
+        f"{sweep.hardware}. "
+        f"{sweep.better.capitalize()} is better.",
         data,
         axes(
             {"tickvals": sizes, "ticktext": [str(mtu) for mtu in sizes], **titled("MTU (B)")},
-            {**titled(f"{_metric(one)} ({one.unit})")},
+            {**titled(f"{_metric(sweep)} ({sweep.unit})")},
         ),
-        Table(["throttling", "MTU (B)", one.unit], rows),
+        Table(["throttling", "MTU (B)", sweep.unit], rows),
     )  # fmt: skip

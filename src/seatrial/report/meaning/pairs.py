@@ -33,27 +33,27 @@ NAMES = {
 def section(made: Sequence[SeveralPairs]) -> Section:
     return Section(
         "Several interfaces, several pairs",
-        [sentence for one in made for sentence in _sentences(one)],
-        [grid for one in made for grid in _grids(one)],
+        [sentence for pairs in made for sentence in _sentences(pairs)],
+        [grid for pairs in made for grid in _grids(pairs)],
         "pairs",
     )
 
 
-def _where(one: SeveralPairs) -> str:
-    return f"{one.route} on {one.hardware}, messages of {bytes_text(one.message_B)}"
+def _where(pairs: SeveralPairs) -> str:
+    return f"{pairs.route} on {pairs.hardware}, messages of {bytes_text(pairs.message_B)}"
 
 
-def _sentences(one: SeveralPairs) -> list[Sentence]:
-    return [*_growth(one), *_bonds(one), *(_within(one, part) for part in one.within)]
+def _sentences(pairs: SeveralPairs) -> list[Sentence]:
+    return [*_growth(pairs), *_bonds(pairs), *(_within(pairs, part) for part in pairs.within)]
 
 
-def _growth(one: SeveralPairs) -> list[Sentence]:
+def _growth(pairs: SeveralPairs) -> list[Sentence]:
     """For each profile whose pairs have an interface each: what more of them add."""
     sentences = []
-    for profile in dict.fromkeys(profile for profile, _ in one.points):
+    for profile in dict.fromkeys(profile for profile, _ in pairs.points):
         parts, unsure = [], []
         for pattern in NAMES:
-            points = {point.pairs: point for point in one.points.get((profile, pattern), ())}
+            points = {point.pairs: point for point in pairs.points.get((profile, pattern), ())}
             most = max(points, default=0)
             point = points.get(most)
             if point is None or point.efficiency is None or point.layout.interfaces != most:
@@ -66,19 +66,21 @@ def _growth(one: SeveralPairs) -> list[Sentence]:
             unsure.append(not bounded(point.efficiency))
         if not parts:
             continue
-        text = f"{profile}, {_where(one)}: {most} pairs, each on an interface of its own: "
+        text = f"{profile}, {_where(pairs)}: {most} pairs, each on an interface of its own: "
         text += f"{'; '.join(parts)}. (100 %: each pair is as fast as one alone.)"
-        text += _no_interval(one) if any(unsure) else ""
-        if not all(point.own_core for (p, _), own in one.points.items() if p == profile
+        text += _no_interval(pairs) if any(unsure) else ""
+        if not all(point.own_core for (p, _), own in pairs.points.items() if p == profile
                    for point in own):  # fmt: skip
             text += " Ranks of a node share a core, so a pair can wait for a processor."
-        change = repeats_text(6, one.unit) if any(unsure) else "other sizes of messages, more pairs"
-        sentences.append(Sentence(text, made_from(one.inputs), change))
+        change = (
+            repeats_text(6, pairs.unit) if any(unsure) else "other sizes of messages, more pairs"
+        )
+        sentences.append(Sentence(text, made_from(pairs.inputs), change))
     return sentences
 
 
-def _no_interval(one: SeveralPairs) -> str:
-    return f" There are too few {one.unit}s for an interval."
+def _no_interval(pairs: SeveralPairs) -> str:
+    return f" There are too few {pairs.unit}s for an interval."
 
 
 def _short(estimate: Estimate, unit: str) -> str:
@@ -88,15 +90,15 @@ def _short(estimate: Estimate, unit: str) -> str:
     return amount(estimate.value, unit)
 
 
-def _few(one: SeveralPairs, estimates: Sequence[Estimate]) -> str:
-    return "" if all(map(bounded, estimates)) else _no_interval(one)
+def _few(pairs: SeveralPairs, estimates: Sequence[Estimate]) -> str:
+    return "" if all(map(bounded, estimates)) else _no_interval(pairs)
 
 
-def _bonds(one: SeveralPairs) -> list[Sentence]:
+def _bonds(pairs: SeveralPairs) -> list[Sentence]:
     groups: dict[tuple[str, str, int], list[BondAgainst]] = {}
-    for part in one.bonds:
+    for part in pairs.bonds:
         groups.setdefault((part.bond, part.independent, part.pairs), []).append(part)
-    return [_bond(one, *key, parts) for key, parts in groups.items()]
+    return [_bond(pairs, *key, parts) for key, parts in groups.items()]
 
 
 def _bond(
@@ -124,22 +126,22 @@ def _bond(
     return Sentence(text, basis, "the pattern of the program decides", "pass", "depends")
 
 
-def _within(one: SeveralPairs, part: Within) -> Sentence:
+def _within(pairs: SeveralPairs, part: Within) -> Sentence:
     figures = [
         f"{NAMES[pattern]} {_short(part.figures[pattern], UNITS[pattern])}"
         for pattern in NAMES
         if pattern in part.figures
     ]
     count = "one pair" if part.pairs == 1 else plural(part.pairs, "pair")
-    text = f"Inside one node, {one.route}, {count}, by {part.how}: {'; '.join(figures)}."
-    text += _few(one, list(part.figures.values()))
+    text = f"Inside one node, {pairs.route}, {count}, by {part.how}: {'; '.join(figures)}."
+    text += _few(pairs, list(part.figures.values()))
     if more := part.over_best:
         text += f" In one direction that is {_short(more, 'times')} the best between nodes"
         text += (
             ": the memory is not what limits them." if bounded(more) and more.low > 2
             else ": what limits them may be the memory or the processor, and not the network."
         )  # fmt: skip
-    return Sentence(text, made_from(one.inputs), "pairs on other cores")
+    return Sentence(text, made_from(pairs.inputs), "pairs on other cores")
 
 
 def _grids(one: SeveralPairs) -> list[Grid]:
@@ -189,14 +191,14 @@ def pair_figures(made: Sequence[SeveralPairs]) -> list[Figure]:
     """A picture for each pattern with a rate: the sum over the number of pairs, by profile."""
     return [
         figure
-        for index, one in enumerate(made)
+        for index, pairs in enumerate(made)
         for pattern in NAMES
-        if UNITS[pattern] == "MB/s" and (figure := _figure(index, one, pattern))
+        if UNITS[pattern] == "MB/s" and (figure := _figure(index, pairs, pattern))
     ]
 
 
-def _figure(index: int, one: SeveralPairs, pattern: str) -> Figure | None:
-    series = {profile: points for (profile, p), points in one.points.items() if p == pattern}
+def _figure(index: int, pairs: SeveralPairs, pattern: str) -> Figure | None:
+    series = {profile: points for (profile, p), points in pairs.points.items() if p == pattern}
     if max(map(len, series.values()), default=0) < 2:
         return None
     data: list[dict[str, Any]] = []
@@ -219,8 +221,9 @@ def _figure(index: int, one: SeveralPairs, pattern: str) -> Figure | None:
     top = max(point.total.value for points in series.values() for point in points)
     return Figure(
         f"pairs-{index}-{pattern}",
-        f"Several pairs at once, {NAMES[pattern]}, over {one.route}",
-        f"Sum over the pairs, messages of {bytes_text(one.message_B)}; median over the runs. Bars: "
+        f"Several pairs at once, {NAMES[pattern]}, over {pairs.route}",
+        f"Sum over the pairs, messages of {bytes_text(pairs.message_B)}; median over the runs. "
+        "Bars: "
         "95 % intervals; no bar: too few runs.",
         data,
         axes(

@@ -34,7 +34,7 @@ from seatrial.results.wording import plural, some
 
 def section(analysis: Analysis) -> Section:
     """Which NIC profile suits which application."""
-    costs = {one.hardware: one for one in analysis.costs}
+    costs = {cost.hardware: cost for cost in analysis.costs}
     answers = _answers(analysis.responses, costs, analysis.features)
     if not answers and any(one.what in RESPONSE for one in analysis.missing):
         text = (
@@ -69,21 +69,25 @@ def _answers(
     costs: Mapping[str, ProfileCosts],
     features: Mapping[str, str],
 ) -> list[Sentence]:
-    open_ = [one for one in responses if _is_open(one.decision)]
+    open_ = [response for response in responses if _is_open(response.decision)]
     answers = [
-        _response(one, costs.get(one.hardware), features) for one in responses if one not in open_
+        _response(response, costs.get(response.hardware), features)
+        for response in responses
+        if response not in open_
     ]
     return answers + _not_known(open_)
 
 
-def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
-    what = one.axis.name
-    name = _subject(one)
-    d = one.decision
+def _response(
+    response: Response, costs: ProfileCosts | None, features: Mapping[str, str]
+) -> Sentence:
+    what = response.axis.name
+    name = _subject(response)
+    d = response.decision
     each = f"at least {plural(d.repeats, d.unit)} of each {what}"
-    basis = f"{made_from(one.inputs)}; {each}"
+    basis = f"{made_from(response.inputs)}; {each}"
     top = d.leaders[0]
-    value = amount(one.medians[top], one.unit)
+    value = amount(response.medians[top], response.unit)
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
         how = f" (--constraint={features[top]})" if features.get(top) else ""
@@ -129,9 +133,9 @@ def _is_open(d: Decision) -> bool:
 def _not_known(responses: Sequence[Response]) -> list[Sentence]:
     """Applications of which nothing is certain: one sentence for each reason."""
     groups: dict[tuple[str, str], list[Response]] = {}
-    for one in responses:
-        change = _change(one.decision, one.axis.name)
-        groups.setdefault((one.decision.reason, change), []).append(one)
+    for response in responses:
+        change = _change(response.decision, response.axis.name)
+        groups.setdefault((response.decision.reason, change), []).append(response)
     sentences = []
     for (reason, change), own in groups.items():
         listed = [
@@ -150,11 +154,13 @@ def _not_known(responses: Sequence[Response]) -> list[Sentence]:
             f"medians, which may be chance: {some(listed, '; ')}."
         )
         if len(own) == 1:
-            [one] = own
-            top = one.decision.leaders[0]
+            [response] = own
+            top = response.decision.leaders[0]
             text = (
-                f"It is not known which {what} suits {one.application} ({where}): {reason}. {top} "
-                f"has the best median, {amount(one.medians[top], one.unit)}, which may be chance."
+                f"It is not known which {what} suits {response.application} ({where}): {reason}. "
+                f"{top} "
+                f"has the best median, {amount(response.medians[top], response.unit)}, which may "
+                "be chance."
             )
         inputs = merged(one.inputs for one in own)
         least = min((one.decision for one in own), key=lambda d: d.repeats)
@@ -168,11 +174,11 @@ def _change(d: Decision, what: str) -> str:
     return "; ".join(filter(None, [more, d.takes]))
 
 
-def _subject(one: Response) -> str:
+def _subject(response: Response) -> str:
     """The application, and what the compared runs share."""
-    over = f"over {one.route}" if one.route else ""
-    held = ", ".join(filter(None, [over, f"{one.nodes} nodes", one.profile]))
-    return f"{one.application} ({held})"
+    over = f"over {response.route}" if response.route else ""
+    held = ", ".join(filter(None, [over, f"{response.nodes} nodes", response.profile]))
+    return f"{response.application} ({held})"
 
 
 def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
@@ -191,9 +197,9 @@ def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
 def _preferences(responses: Sequence[Response], shares: Sequence[Share]) -> list[Sentence]:
     """Whether applications prefer different profiles, of those with the same hardware and route."""
     groups: dict[tuple[str, str], list[Response]] = {}
-    for one in responses:
-        if one.decision.answer != "measure more":
-            groups.setdefault((one.hardware, one.route), []).append(one)
+    for response in responses:
+        if response.decision.answer != "measure more":
+            groups.setdefault((response.hardware, response.route), []).append(response)
     sentences = []
     for (hardware, route), own in groups.items():
         if len(own) < 2:
@@ -221,9 +227,19 @@ def _most_and_least(responses: Sequence[Response], shares: Sequence[Share]) -> l
     communicates least; none where fewer than two have a share that counts."""
     of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in shares}
     known = [
-        (share.counted.value, one)
-        for one in responses
-        if (share := of_base.get((one.application, one.route, one.base, one.nodes, one.hardware)))
+        (share.counted.value, response)
+        for response in responses
+        if (
+            share := of_base.get(
+                (
+                    response.application,
+                    response.route,
+                    response.base,
+                    response.nodes,
+                    response.hardware,
+                )
+            )
+        )
         and share.counted
     ]
     if len({share for share, _ in known}) < 2:
@@ -239,10 +255,10 @@ def _most_and_least(responses: Sequence[Response], shares: Sequence[Share]) -> l
         if both
         else "They prefer differently."
     )
-    for one in (most, least):
-        suits = _suits(one.decision)
-        apart = f" ({largest(one.decision)})" if suits == "any" else ""
-        text += f" {one.application}: {suits}{apart}."
+    for response in (most, least):
+        suits = _suits(response.decision)
+        apart = f" ({largest(response.decision)})" if suits == "any" else ""
+        text += f" {response.application}: {suits}{apart}."
     basis = "the answers above, and the shares of the next section, of what each program times"
     change = "another application, or a larger problem of one"
     return [Sentence(text, basis, change, "pass", "together")]
@@ -257,16 +273,16 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
     if not responses:
         return None
     what = responses[0].axis.name
-    profiles = list(dict.fromkeys(p for one in responses for p in one.medians))
+    profiles = list(dict.fromkeys(p for response in responses for p in response.medians))
     rows = []
-    for one in responses:
-        held = ", ".join(filter(None, [one.application, one.route, one.profile]))
-        row = [Cell(f"{held}, {one.nodes} nodes")]
+    for response in responses:
+        held = ", ".join(filter(None, [response.application, response.route, response.profile]))
+        row = [Cell(f"{held}, {response.nodes} nodes")]
         for profile in profiles:
-            if profile == one.base:
-                row.append(Cell(f"base: {amount(one.medians[profile], one.unit)}"))
-            elif profile in one.ratios:
-                row.append(ratio_cell(one.ratios[profile]))
+            if profile == response.base:
+                row.append(Cell(f"base: {amount(response.medians[profile], response.unit)}"))
+            elif profile in response.ratios:
+                row.append(ratio_cell(response.ratios[profile]))
             else:
                 row.append(Cell("not measured", "quiet"))
         rows.append(row)

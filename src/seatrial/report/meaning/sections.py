@@ -41,5 +41,5 @@ def sections(analysis: Analysis) -> list[Section]:
         values.section(analysis.values, analysis.gains),
         missing.section(analysis),
     ]
-    made = [one.with_shared_words() for one in made if one.sentences]
+    made = [section.with_shared_words() for section in made if section.sentences]
     return [short.section(analysis).with_shared_words(), *made] if made else []

@@ -26,18 +26,21 @@ _COSTS = "seatrial trial -t tcp -c netpipe -c tcp_stream"
 
 
 def section(analysis: Analysis) -> Section:
-    responses = [one for axis in AXES for one in analysis.responses_to(axis)]
-    known = [one for one in responses if one.decision.answer != "measure more"]
+    responses = [response for axis in AXES for response in analysis.responses_to(axis)]
+    known = [response for response in responses if response.decision.answer != "measure more"]
     groups = [own for axis in AXES for own in fastest_groups(analysis.comparisons_of(axis))]
-    costs = {one.hardware: one for one in analysis.costs}
-    rows = [_application(one, costs.get(one.hardware), analysis.features) for one in known]
+    costs = {cost.hardware: cost for cost in analysis.costs}
+    rows = [
+        _application(response, costs.get(response.hardware), analysis.features)
+        for response in known
+    ]
     rows += map(_messages, groups)
     sentences = [] if rows else [_nothing(analysis)]
     if rows:
-        inputs = [one.inputs for one in known]
+        inputs = [response.inputs for response in known]
         inputs += {id(curve): curve.inputs for own in groups for curve, _ in own}.values()
         sentences.append(_how_sure(len(rows), made_from(merged(inputs))))
-        if not analysis.costs and any(one.axis == PROFILE for one in known):
+        if not analysis.costs and any(response.axis == PROFILE for response in known):
             text = "What the profiles cost in processor time and latency was not measured."
             sentences.append(Sentence(text, "", _COSTS, "inconclusive", "not known"))
     sentences += _open(analysis, responses)
@@ -51,20 +54,22 @@ def section(analysis: Analysis) -> Section:
 
 
 def _application(
-    one: Response, costs: ProfileCosts | None, features: Mapping[str, str]
+    response: Response, costs: ProfileCosts | None, features: Mapping[str, str]
 ) -> list[Cell]:
-    d = one.decision
-    held = filter(None, [one.route, f"{one.nodes} nodes", one.profile])
-    name = Cell(one.application, note=", ".join(held))
+    d = response.decision
+    held = filter(None, [response.route, f"{response.nodes} nodes", response.profile])
+    name = Cell(response.application, note=", ".join(held))
     top = d.leaders[0]
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
         how = f"--constraint={features[top]}" if features.get(top) else ""
-        gain = f"{times(one.ratios[top])} that of {one.base}" if top in one.ratios else \
-            f"{times(d.ahead[near])} that of the next, {near}"  # fmt: skip
+        if top in response.ratios:
+            gain = f"{times(response.ratios[top])} that of {response.base}"
+        else:
+            gain = f"{times(d.ahead[near])} that of the next, {near}"
         sure = f"leads the next, {near}, {times(d.ahead[near])}"
         return [name, Cell(top, "pass", how), Cell(gain), _cost(top, costs), _sure(d, sure)]
-    use = " or ".join(d.leaders) if d.worse or d.refused else f"any {one.axis.name}"
+    use = " or ".join(d.leaders) if d.worse or d.refused else f"any {response.axis.name}"
     cheap = cheapest(d, costs)
     note = f"least processor time: {cheap}" if cheap else ""
     sure = "but single runs differ" if d.uneven else ""
@@ -105,9 +110,11 @@ def _sure(d: Decision, more: str) -> Cell:
 
 
 def _messages(alike: Alike) -> list[Cell]:
-    one, part = alike[0]
+    comparison, part = alike[0]
     d = part.decision
-    name = Cell(f"{span(alike)}, {curves_of([curve for curve, _ in alike])}", note=place(one))
+    name = Cell(
+        f"{span(alike)}, {curves_of([curve for curve, _ in alike])}", note=place(comparison)
+    )
     repeats = min(own.decision.repeats for _, own in alike)
     sure = Cell(f"{percent(CONFIDENCE)}, {plural(repeats, d.unit)} of each")
     if d.answer == "best":
@@ -117,7 +124,7 @@ def _messages(alike: Alike) -> list[Cell]:
         gain += " or longer" if len(alike) > 1 else ""
         return [name, Cell(d.leaders[0], "pass"), Cell(gain), Cell("–", "quiet"), sure]
     apart = max(own.decision.apart for _, own in alike)
-    use = " or ".join(d.leaders) if d.worse else f"any {one.axis.name}"
+    use = " or ".join(d.leaders) if d.worse else f"any {comparison.axis.name}"
     return [
         name, Cell(use, "unjudged"), Cell(f"at most {percent(apart)} apart"),
         Cell("–", "quiet"), sure,
@@ -135,7 +142,7 @@ def _how_sure(count: int, basis: str) -> Sentence:
 
 
 def _nothing(analysis: Analysis) -> Sentence:
-    reasons = [one.reason for one in analysis.missing if one.what == "response"]
+    reasons = [missing.reason for missing in analysis.missing if missing.what == "response"]
     text = "This trial does not say what to use: no application or message size was measured often "
     text += "enough, and undisturbed, under several profiles, networks or transports."
     if reasons and len(set(reasons)) == 1 and not analysis.responses:
@@ -147,20 +154,22 @@ def _open(analysis: Analysis, responses: Sequence[Response]) -> list[Sentence]:
     """What was compared without an answer, and what the answers take."""
     sentences = []
     for axis in AXES:
-        own = [one for one in responses if one.axis == axis]
+        own = [response for response in responses if response.axis == axis]
         curves = [
             (curve, part.decision) for curve in analysis.comparisons_of(axis)
             for part in curve.fastest
         ]  # fmt: skip
-        decisions = [one.decision for one in own] + [d for _, d in curves]
+        decisions = [response.decision for response in own] + [d for _, d in curves]
         open_ = [d for d in decisions if d.answer == "measure more"]
         if not open_:
             continue
-        unknown = [one for one in own if one.decision in open_]
+        unknown = [response for response in own if response.decision in open_]
         of_curves = {id(curve): curve for curve, d in curves if d in open_}.values()
-        names = [one.application for one in unknown]
+        names = [response.application for response in unknown]
         names += [curves_of([curve]) for curve in of_curves]
-        inputs = [one.inputs for one in unknown] + [one.inputs for one in of_curves]
+        inputs = [response.inputs for response in unknown] + [
+            of_curve.inputs for of_curve in of_curves
+        ]
         basis = made_from(merged(inputs))
         most = max(open_, key=lambda d: d.needs or 0)
         more = repeats_text(most.needs, most.unit, axis.name) if most.needs else ""

@@ -52,28 +52,32 @@ def figures_name(axis: Axis) -> str:
     return f"sizes by {axis.name}"
 
 
-def _curve(one: Comparison) -> str:
-    return one.curve if one.curve.split(" ")[0] == one.check else f"{one.check} {one.curve}"
+def _curve(comparison: Comparison) -> str:
+    return (
+        comparison.curve
+        if comparison.curve.split(" ")[0] == comparison.check
+        else f"{comparison.check} {comparison.curve}"
+    )
 
 
-def place(one: Comparison) -> str:
+def place(comparison: Comparison) -> str:
     """What the options of a comparison share."""
-    if one.axis == PROFILE:
-        return f"over {one.route} on {one.hardware}, {one.nodes} nodes"
-    over = f"over {one.route}" if one.axis == NETWORK else f"on {one.hardware}"
-    return f"{over}, {one.nodes} nodes, {one.profile}"
+    if comparison.axis == PROFILE:
+        return f"over {comparison.route} on {comparison.hardware}, {comparison.nodes} nodes"
+    over = f"over {comparison.route}" if comparison.axis == NETWORK else f"on {comparison.hardware}"
+    return f"{over}, {comparison.nodes} nodes, {comparison.profile}"
 
 
-def _where(one: Comparison) -> str:
+def _where(comparison: Comparison) -> str:
     """The curve, and what the options share."""
-    return f"{_curve(one)} {place(one)}"
+    return f"{_curve(comparison)} {place(comparison)}"
 
 
 def curves_of(comparisons: Iterable[Comparison]) -> str:
     """The curves, those of one benchmark together: ``netpipe, imb pingpong and bcast``."""
     names: dict[str, list[str]] = {}
-    for one in comparisons:
-        check, _, pattern = _curve(one).partition(" ")
+    for comparison in comparisons:
+        check, _, pattern = _curve(comparison).partition(" ")
         names.setdefault(check, []).append(pattern)
     listed = []
     for check, patterns in names.items():
@@ -85,8 +89,8 @@ def curves_of(comparisons: Iterable[Comparison]) -> str:
 def _places(comparisons: Sequence[Comparison]) -> str:
     """The curves, and after those of one place what their options share."""
     by_place: dict[str, list[Comparison]] = {}
-    for one in comparisons:
-        by_place.setdefault(place(one), []).append(one)
+    for comparison in comparisons:
+        by_place.setdefault(place(comparison), []).append(comparison)
     return "; ".join(f"{curves_of(own)} {where}" for where, own in by_place.items())
 
 
@@ -106,11 +110,12 @@ def _sentences(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
 def _faults(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
     return [
         Sentence(
-            f"Of {_where(one)} it is not known which {axis.name} is the fastest: {one.fault}.",
-            made_from(one.inputs), "records of the same sizes, one unit and one hardware",
+            f"Of {_where(comparison)} it is not known which {axis.name} is the fastest: "
+            f"{comparison.fault}.",
+            made_from(comparison.inputs), "records of the same sizes, one unit and one hardware",
             "inconclusive", "not known",
         )
-        for one in comparisons if one.fault
+        for comparison in comparisons if comparison.fault
     ]  # fmt: skip
 
 
@@ -121,24 +126,24 @@ Alike = list[tuple[Comparison, Fastest]]
 def fastest_groups(comparisons: Sequence[Comparison]) -> list[Alike]:
     """The curves whose fastest option is known, those with the same answer together."""
     groups: dict[tuple[object, ...], Alike] = {}
-    for one in comparisons:
-        for part in one.fastest:
+    for comparison in comparisons:
+        for part in comparison.fastest:
             d = part.decision
             if d.answer == "measure more":
                 continue
             # what has words of its own is a sentence of its own
             own = id(part) if d.behind or d.uneven else 0
-            key = (place(one), part.word, d.answer, tuple(sorted(d.leaders)), d.leaders[0]
+            key = (place(comparison), part.word, d.answer, tuple(sorted(d.leaders)), d.leaders[0]
                    if d.answer == "best" else "", tuple(sorted(d.worse)), own)  # fmt: skip
-            groups.setdefault(key, []).append((one, part))
+            groups.setdefault(key, []).append((comparison, part))
     return list(groups.values())
 
 
 def _fastest(alike: Alike) -> Sentence:
-    one, part = alike[0]
+    comparison, part = alike[0]
     d = part.decision
     curves = [curve for curve, _ in alike]
-    text = f"{span(alike)}, {curves_of(curves)} {place(one)}: "
+    text = f"{span(alike)}, {curves_of(curves)} {place(comparison)}: "
     text = text[0].upper() + text[1:]
     basis = made_from(merged(curve.inputs for curve in curves))
     change = "other sizes, or another program"
@@ -173,27 +178,27 @@ def span(alike: Alike) -> str:
 def _alike(texts: Iterable[tuple[Comparison, str]]) -> list[tuple[list[Comparison], str]]:
     """The comparisons of one place of which the same holds."""
     groups: dict[tuple[str, str], list[Comparison]] = {}
-    for one, text in texts:
-        groups.setdefault((place(one), text), []).append(one)
+    for comparison, text in texts:
+        groups.setdefault((place(comparison), text), []).append(comparison)
     return [(own, text) for (_, text), own in groups.items()]
 
 
 def _basis(own: Sequence[Comparison]) -> str:
     """Of partings."""
-    scatters = [one.scatter for one in own if one.scatter is not None]
+    scatters = [comparison.scatter for comparison in own if comparison.scatter is not None]
     how = f"runs differ by up to {percent(max(scatters))} in the median" if scatters else \
         "each was measured once"  # fmt: skip
-    basis = made_from(merged(one.inputs for one in own))
+    basis = made_from(merged(comparison.inputs for comparison in own))
     return f"{basis}; {how}; all partings of a curve hold together with 95 %"
 
 
 def _partings(comparisons: Sequence[Comparison]) -> list[Sentence]:
     """Where two options part for certain."""
     known = [
-        (one, text)
-        for one in comparisons
-        for option, at in one.partings.items()
-        if (text := _parting(one, option, at))
+        (comparison, text)
+        for comparison in comparisons
+        for option, at in comparison.partings.items()
+        if (text := _parting(comparison, option, at))
     ]
     return [
         Sentence(f"{_places(own)}: {text}", _basis(own), "more sizes near the interval")
@@ -201,15 +206,15 @@ def _partings(comparisons: Sequence[Comparison]) -> list[Sentence]:
     ]
 
 
-def _parting(one: Comparison, option: str, at: Parting) -> str:
+def _parting(comparison: Comparison, option: str, at: Parting) -> str:
     if at.apart is None and at.reversed_at is None:
         return ""
-    takes_longer = f"{option} takes at least 1.5 times as long as {one.reference}"
-    first, last = bytes_text(one.fastest[0].first), bytes_text(one.fastest[-1].last)
+    takes_longer = f"{option} takes at least 1.5 times as long as {comparison.reference}"
+    first, last = bytes_text(comparison.fastest[0].first), bytes_text(comparison.fastest[-1].last)
     parts = []
-    if at.apart == one.fastest[0].first:
+    if at.apart == comparison.fastest[0].first:
         parts.append(f"at all measured sizes ({first} to {last}) {takes_longer}")
-    elif at.apart == one.fastest[-1].last:
+    elif at.apart == comparison.fastest[-1].last:
         parts.append(f"at {last}, the largest measured size, {takes_longer}")
     elif at.apart is not None:  # what is larger than the last size was not measured
         from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size,"
@@ -218,40 +223,45 @@ def _parting(one: Comparison, option: str, at: Parting) -> str:
         limit = f"from {first} to {bytes_text(at.together)}"
         if bytes_text(at.together) == first:
             limit = f"at {first}, the smallest measured size,"
-        parts.append(f"{limit} {option} and {one.reference} are within {percent(TOGETHER - 1)}")
+        parts.append(
+            f"{limit} {option} and {comparison.reference} are within {percent(TOGETHER - 1)}"
+        )
     if at.reversed_at is not None:
         parts.append(f"up to {bytes_text(at.reversed_at)} {option} is the faster one")
     text = f"{'; '.join(parts)}."
-    return f"{text} But {one.nodes_differ}." if one.nodes_differ else text
+    return f"{text} But {comparison.nodes_differ}." if comparison.nodes_differ else text
 
 
 def _seem(comparisons: Sequence[Comparison]) -> list[Sentence]:
     """Where options part in the medians alone: one sentence for all, as it may be chance."""
-    open_ = [(one, own) for one in comparisons if (own := _seeming(one))]
+    open_ = [(comparison, own) for comparison in comparisons if (own := _seeming(comparison))]
     if not open_:
         return []
     listed = [
-        f"{_where(one)}: {joined([f'{option} {how}' for option, how in own.items()])}, compared "
-        f"with {one.reference}"
-        for one, own in open_
+        f"{_where(comparison)}: {joined([f'{option} {how}' for option, how in own.items()])}, "
+        "compared "
+        f"with {comparison.reference}"
+        for comparison, own in open_
     ]
     text = f"In the medians an option takes at least {APART:g} times as long as the fastest in "
     if sum(len(own) for _, own in open_) > MAX_NAMED:
-        text += f"{_places([one for one, _ in open_])}: the table has from which size on."
+        text += (
+            f"{_places([comparison for comparison, _ in open_])}: the table has from which size on."
+        )
     else:
         text += f"{'; '.join(listed)}."
     text += " This may be chance."
     change = f"more {open_[0][0].unit}s, which narrow the intervals"
-    basis = _basis([one for one, _ in open_])
+    basis = _basis([comparison for comparison, _ in open_])
     return [Sentence(text, basis, change, "inconclusive", "measure more")]
 
 
-def _seeming(one: Comparison) -> dict[str, str]:
+def _seeming(comparison: Comparison) -> dict[str, str]:
     """Option -> from which size on it takes longer in the medians, if that is not certain."""
     return {
         option: f"from {bytes_text(seem.apart)} on{_before(seem, option)}"
-        for option, at in one.partings.items()
-        if at.apart is None and (seem := one.seem[option]).apart is not None
+        for option, at in comparison.partings.items()
+        if at.apart is None and (seem := comparison.seem[option]).apart is not None
     }
 
 
@@ -268,10 +278,10 @@ def _before(seem: Parting, option: str) -> str:
 def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     """Where a time grows by far more than the size, alike in all runs of an option."""
     steps: dict[float, list[tuple[Comparison, float]]] = {}  # size -> curves and factors
-    for one in comparisons:
-        for at in one.knees.values():
+    for comparison in comparisons:
+        for at in comparison.knees.values():
             if at.is_step:
-                steps.setdefault(at.size, []).append((one, at.factor))
+                steps.setdefault(at.size, []).append((comparison, at.factor))
     if not steps:
         return []
     listed = []
@@ -295,8 +305,8 @@ def _rise(at: Knee) -> str:
 def _cheapest(comparisons: Sequence[Comparison]) -> list[Sentence]:
     """For each range of sizes the cheapest option that is about as fast as the fastest."""
     known = []
-    for one in comparisons:
-        parts = [(part, part.near) for part in one.fastest if part.near and part.near.cost]
+    for comparison in comparisons:
+        parts = [(part, part.near) for part in comparison.fastest if part.near and part.near.cost]
         if not parts:
             continue
         first = parts[0][1]
@@ -304,9 +314,9 @@ def _cheapest(comparisons: Sequence[Comparison]) -> list[Sentence]:
             f"{part.word} messages: {near.cheapest or _not_known(near)}" for part, near in parts
         )
         usd = ", ".join(f"{option} {number(price)} USD" for option, price in first.prices.items())
-        text = f"the cheapest {one.axis.name} that takes at most {percent(TOGETHER - 1)} longer "
-        text += f"than the fastest. {listed[0].upper()}{listed[1:]}. ({first.cost}: {usd}.)"
-        known.append((one, text))
+        text = f"the cheapest {comparison.axis.name} that takes at most {percent(TOGETHER - 1)} "
+        text += f"longer than the fastest. {listed[0].upper()}{listed[1:]}. ({first.cost}: {usd}.)"
+        known.append((comparison, text))
     sentences = []
     for own, text in _alike(known):
         certain = all(part.near.cheapest for part in own[0].fastest if part.near)
@@ -319,9 +329,9 @@ def _cheapest(comparisons: Sequence[Comparison]) -> list[Sentence]:
 
 def _unsure(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
     unsure = [
-        (one, part.decision)
-        for one in comparisons
-        for part in one.fastest
+        (comparison, part.decision)
+        for comparison in comparisons
+        for part in comparison.fastest
         if part.decision.answer == "measure more"
     ]
     if not unsure:
@@ -330,23 +340,27 @@ def _unsure(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
     takes = "; ".join(dict.fromkeys(d.takes for _, d in unsure if d.takes))
     # of several numbers of runs the largest
     reasons = dict.fromkeys(d.reason for _, d in unsure if d.takes or (d.needs or 0) == needs)
-    curves = list({id(one): one for one, _ in unsure}.values())  # which have several ranges
+    curves = list(
+        {id(comparison): comparison for comparison, _ in unsure}.values()
+    )  # which have several ranges
     text = f"Of {_places(curves)} it is not known which {axis.name} is the fastest: "
     text += f"{'; '.join(reasons)}."
     more = repeats_text(needs, unsure[0][1].unit, axis.name) if needs else ""
     change = "; ".join(filter(None, [more, takes]))
-    basis = made_from(merged(one.inputs for one in curves))
+    basis = made_from(merged(curve.inputs for curve in curves))
     return [Sentence(text, basis, change, "inconclusive", "measure more")]
 
 
 def _not_priced(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
-    compared = [one for one in comparisons if one.fastest]
-    priced = any(part.near and part.near.cost for one in compared for part in one.fastest)
+    compared = [comparison for comparison in comparisons if comparison.fastest]
+    priced = any(
+        part.near and part.near.cost for comparison in compared for part in comparison.fastest
+    )
     if axis != NETWORK or not compared or priced:
         return []
     text = "Which network is the cheapest for which size is not known: cost not declared."
     change = "a price of each network (machine.costs with network in site.yaml)"
-    basis = made_from(merged(one.inputs for one in compared))
+    basis = made_from(merged(comparison.inputs for comparison in compared))
     return [Sentence(text, basis, change, "inconclusive", "not known")]
 
 
@@ -358,9 +372,13 @@ def _not_known(beside: Near) -> str:
 def _grid(comparisons: Sequence[Comparison]) -> Grid | None:
     """All curves and options that part or have a step, also those of which it may be chance."""
     rows = []
-    for one in comparisons:
-        for option in one.medians:
-            at, seem, knee = one.partings.get(option), one.seem.get(option), one.knees.get(option)
+    for comparison in comparisons:
+        for option in comparison.medians:
+            at, seem, knee = (
+                comparison.partings.get(option),
+                comparison.seem.get(option),
+                comparison.knees.get(option),
+            )
             certain = at is not None and at.apart is not None
             shown = at if certain else seem
             step = knee if knee and knee.factor >= STEEP else None
@@ -376,7 +394,9 @@ def _grid(comparisons: Sequence[Comparison]) -> Grid | None:
                     else "measured once"  # fmt: skip
                 ends = f"from {bytes_text(step.size)} to {bytes_text(2 * step.size)}"
                 rise = Cell(f"{_rise(step)}, {ends}", note=note)
-            rows.append([Cell(_where(one)), Cell(option), Cell(one.reference), parting, rise])
+            rows.append(
+                [Cell(_where(comparison)), Cell(option), Cell(comparison.reference), parting, rise]
+            )
     if not rows:
         return None
     header = ["curve", comparisons[0].axis.name, "fastest of the largest messages",
@@ -388,28 +408,30 @@ def size_figures(axis: Axis, comparisons: Sequence[Comparison]) -> list[Figure]:
     """A picture of each curve: its options, and where each parts from the fastest. Of curves of one
     benchmark of which the same is known, the first."""
     groups: dict[object, list[Comparison]] = {}
-    for one in comparisons:
-        if one.medians:
+    for comparison in comparisons:
+        if comparison.medians:
             known = (
-                *((o, at.apart, at.reversed_at) for o, at in sorted(one.partings.items())),
+                *((o, at.apart, at.reversed_at) for o, at in sorted(comparison.partings.items())),
                 *((part.word, part.decision.answer, part.decision.leaders)
-                  for part in one.fastest if part.decision.answer != "measure more"),
+                  for part in comparison.fastest if part.decision.answer != "measure more"),
             )  # fmt: skip
-            groups.setdefault((one.check, place(one), one.rate, known), []).append(one)
+            groups.setdefault(
+                (comparison.check, place(comparison), comparison.rate, known), []
+            ).append(comparison)
     return [
         _figure(f"sizes-{axis.name}-{i}", one, alike)
         for i, (one, *alike) in enumerate(list(groups.values())[:_FIGURES])
     ]
 
 
-def _figure(name: str, one: Comparison, alike: Sequence[Comparison]) -> Figure:
-    unit = "MB/s" if one.rate else "us"
+def _figure(name: str, comparison: Comparison, alike: Sequence[Comparison]) -> Figure:
+    unit = "MB/s" if comparison.rate else "us"
     data: list[dict[str, Any]] = []
     rows: list[list[str]] = []
     shapes: list[dict[str, Any]] = []
-    for i, (option, points) in enumerate(one.medians.items()):
+    for i, (option, points) in enumerate(comparison.medians.items()):
         colour = PALETTE[i % len(PALETTE)]
-        shown = {n: n / us if one.rate else us for n, us in points.items()}
+        shown = {n: n / us if comparison.rate else us for n, us in points.items()}
         data.append(
             {
                 "type": "scatter", "mode": "lines+markers", "name": label(option),
@@ -420,7 +442,7 @@ def _figure(name: str, one: Comparison, alike: Sequence[Comparison]) -> Figure:
             }
         )  # fmt: skip
         rows += [[option, message_size(n), number(y)] for n, y in shown.items()]
-        certain, seem = one.partings.get(option), one.seem.get(option)
+        certain, seem = comparison.partings.get(option), comparison.seem.get(option)
         at = certain if certain and certain.apart is not None else seem
         if at is None or at.apart is None:
             continue
@@ -432,20 +454,21 @@ def _figure(name: str, one: Comparison, alike: Sequence[Comparison]) -> Figure:
     same = f" The same holds of {curves_of(alike)}." if alike else ""
     return Figure(
         name,
-        f"{_where(one)}: by {one.axis.name}",
+        f"{_where(comparison)}: by {comparison.axis.name}",
         f"Medians over the runs. Upright line: from this size on at least {APART:g} times as long "
-        f"as {one.reference}, in the colour of the slower; dotted: in the medians, which may be "
+        f"as {comparison.reference}, in the colour of the slower; dotted: in the medians, which "
+        "may be "
         f"chance. Band: from the last size within {percent(TOGETHER - 1)} to that line. No line: "
         f"they do not part for good.{same}",
         data,
         axes(
             {"type": "log", "dtick": 1, **titled("message size (B)")},
             {"type": "log", **log_ticks(values),
-             **titled("bandwidth (MB/s)" if one.rate else "time (us)")},
+             **titled("bandwidth (MB/s)" if comparison.rate else "time (us)")},
             shapes=shapes,
             showlegend=True,
         ),
-        Table([one.axis.name, "size (B)", unit], rows),
+        Table([comparison.axis.name, "size (B)", unit], rows),
     )  # fmt: skip
 
 

@@ -27,19 +27,21 @@ def section(values: Sequence[Value], gains: Sequence[Gain]) -> Section:
     )
 
 
-def _of_case(one: Value) -> str:
-    case = one.case
+def _of_case(value: Value) -> str:
+    case = value.case
     return f"hpl {case.variant} (over {case.route}, {case.nodes} nodes, {case.profile})"
 
 
 def _values(values: Sequence[Value]) -> list[Sentence]:
     """One sentence each; of many the least and the greatest performance."""
     if len(values) <= MAX_NAMED:
-        return [_value(one) for one in values]
-    least, most = (f(values, key=lambda one: one.GFLOPS.value) for f in (min, max))
-    ends = [f"{with_interval(one.GFLOPS, ' GFLOPS')} of {_of_case(one)}" for one in (least, most)]
+        return [_value(value) for value in values]
+    least, most = (f(values, key=lambda value: value.GFLOPS.value) for f in (min, max))
+    ends = [
+        f"{with_interval(value.GFLOPS, ' GFLOPS')} of {_of_case(value)}" for value in (least, most)
+    ]
     text = f"{len(values)} cases of hpl reach from {ends[0]} to {ends[1]}. The table has each."
-    basis = made_from(merged(one.inputs for one in values))
+    basis = made_from(merged(value.inputs for value in values))
     return [Sentence(text, basis, "the prices and facts of site.yaml")]
 
 
@@ -55,14 +57,14 @@ def _value_grid(values: Sequence[Value]) -> Grid | None:
             return Cell(amount_with_interval(estimate, unit))
         return Cell(amount(estimate.value, unit), note="no interval")
 
-    names = list(dict.fromkeys(price.cost.name for one in values for price in one.prices))
+    names = list(dict.fromkeys(price.cost.name for value in values for price in value.prices))
     rows = []
-    for one in values:
-        prices = {price.cost.name: price.usd_per_GFLOPS for price in one.prices}
-        peak = scaled(one.peak_share, 100) if one.peak_share else None
+    for value in values:
+        prices = {price.cost.name: price.usd_per_GFLOPS for price in value.prices}
+        peak = scaled(value.peak_share, 100) if value.peak_share else None
         rows.append(
-            [Cell(_of_case(one)), cell(one.GFLOPS, "GFLOPS"), cell(peak, "%"),
-             cell(one.dgemm_percent, "%"), cell(one.MFLOPS_per_W, "MFLOPS/W"),
+            [Cell(_of_case(value)), cell(value.GFLOPS, "GFLOPS"), cell(peak, "%"),
+             cell(value.dgemm_percent, "%"), cell(value.MFLOPS_per_W, "MFLOPS/W"),
              *(cell(prices.get(name), "USD/GFLOPS") for name in names)]
         )  # fmt: skip
     header = ["case", "performance", "of the peak", "of DGEMM", "per watt", *names]
@@ -73,49 +75,51 @@ def _value_grid(values: Sequence[Value]) -> Grid | None:
     )  # fmt: skip
 
 
-def _value(one: Value) -> Sentence:
-    name = _of_case(one)
+def _value(value: Value) -> Sentence:
+    name = _of_case(value)
     parts = []
-    if one.peak_share and one.peak_GFLOPS:
-        peak = number(one.peak_GFLOPS, 4)
-        share = f"{percent_with_interval(one.peak_share)} of the theoretical peak, {peak} GFLOPS"
-        parts.append(f"{share} ({one.peak_source})")
-    if one.dgemm_percent:
-        parts.append(f"{with_interval(one.dgemm_percent, ' %')} of DGEMM on as many cores")
-    for price in one.prices:
+    if value.peak_share and value.peak_GFLOPS:
+        peak = number(value.peak_GFLOPS, 4)
+        share = f"{percent_with_interval(value.peak_share)} of the theoretical peak, {peak} GFLOPS"
+        parts.append(f"{share} ({value.peak_source})")
+    if value.dgemm_percent:
+        parts.append(f"{with_interval(value.dgemm_percent, ' %')} of DGEMM on as many cores")
+    for price in value.prices:
         cost = price.cost
         what = f"{cost.name}, {number(cost.usd)} USD of {cost.date}: {cost.includes}"
         parts.append(f"{with_interval(price.usd_per_GFLOPS, ' USD')} per GFLOPS ({what})")
-    if one.MFLOPS_per_W and one.power:
-        watts = f"{number(one.power.watts)} W under {one.power.load}, source: {one.power.source}"
-        parts.append(f"{with_interval(one.MFLOPS_per_W, ' MFLOPS')} per W ({watts})")
-    text = f"{name} reaches {with_interval(one.GFLOPS, ' GFLOPS')}: {'; '.join(parts)}."
+    if value.MFLOPS_per_W and value.power:
+        watts = (
+            f"{number(value.power.watts)} W under {value.power.load}, source: {value.power.source}"
+        )
+        parts.append(f"{with_interval(value.MFLOPS_per_W, ' MFLOPS')} per W ({watts})")
+    text = f"{name} reaches {with_interval(value.GFLOPS, ' GFLOPS')}: {'; '.join(parts)}."
     change = "the prices and facts of site.yaml"
-    if not bounded(one.GFLOPS):
-        text += f" An interval takes six {one.unit}s: the repeats of one job are not independent." \
-            if one.unit == "round" else f" An interval takes six {one.unit}s."  # fmt: skip
-        change += f"; {repeats_text(6, one.unit)}"
-    return Sentence(text, made_from(one.inputs), change)
+    if not bounded(value.GFLOPS):
+        why = ": the repeats of one job are not independent" if value.unit == "round" else ""
+        text += f" An interval takes six {value.unit}s{why}."
+        change += f"; {repeats_text(6, value.unit)}"
+    return Sentence(text, made_from(value.inputs), change)
 
 
-def _gain(one: Gain) -> Sentence:
-    response = one.response
-    name = f"{one.option} against {response.base} for {response.application}"
-    ratio = times(response.ratios[one.option])
+def _gain(gain: Gain) -> Sentence:
+    response = gain.response
+    name = f"{gain.option} against {response.base} for {response.application}"
+    ratio = times(response.ratios[gain.option])
     change = f"more {response.decision.unit}s, which narrow the interval"
     basis = made_from(response.inputs)
-    if one.equivalent_nodes is None and not one.none:
+    if gain.equivalent_nodes is None and not gain.none:
         text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."
         return Sentence(text, basis, change, "inconclusive", "measure more")
-    if one.equivalent_nodes is None:
+    if gain.equivalent_nodes is None:
         text = f"{name}: no gain beyond the spread ({ratio}), so it is worth no node."
         return Sentence(text, basis, change, "unjudged", "no gain")
-    nodes = with_interval(one.equivalent_nodes, " nodes")
+    nodes = with_interval(gain.equivalent_nodes, " nodes")
     text = f"{name}: {ratio} the performance, which is worth {nodes} more than {response.nodes}."
-    if one.usd_per_GFLOPS is not None:
+    if gain.usd_per_GFLOPS is not None:
         text += (
-            f" Each GFLOPS more costs {with_interval(one.usd_per_GFLOPS, ' USD')}."
-            if one.usd_per_GFLOPS.value > 0
-            else f" {one.option} costs no more than {response.base}."
+            f" Each GFLOPS more costs {with_interval(gain.usd_per_GFLOPS, ' USD')}."
+            if gain.usd_per_GFLOPS.value > 0
+            else f" {gain.option} costs no more than {response.base}."
         )
     return Sentence(text, basis, change)
