@@ -477,7 +477,7 @@ def test_a_level_of_all_locations_that_is_better_raises_no_doubt(here, changed, 
     (changed.parent / "sites/lab/requirements.yaml").write_text("schema: 1\n" + informative)
     code, said, _ = here("baseline", "--trials", trials, "--accept", name, "--reason", "x")
     assert code == 0
-    warnings = [splitline for splitline in said.splitlines() if splitline.startswith("warning")]
+    warnings = [line for line in said.splitlines() if line.startswith("warning")]
     assert all("SHA256SUMS" in warning for warning in warnings)
     assert len(warnings) == 1  # and one line for all of the trials
     assert said.count("; before 901 MB/s: better by 20 %") == 3

@@ -70,4 +70,4 @@ def test_latency_is_paid_with_interrupts_in_this_order():
 
 @pytest.mark.parametrize("kind", ["latency-bound", "communication-bound", "compute-bound"])
 def test_every_kind_of_application_has_a_profile(kind):
-    assert any(kind in (ready_profile.suits or []) for ready_profile in ready_profiles().values())
+    assert any(kind in (profile.suits or []) for profile in ready_profiles().values())

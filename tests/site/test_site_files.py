@@ -80,7 +80,7 @@ def test_a_benchmark_needs_a_check_that_reframe_runs(
     (checks / "comms.py").unlink()
     if text:
         (checks / "comms.py").write_text(text)
-    found = [" ".join(site_problem) for site_problem in site_problems(load_site(LAB))]
+    found = [" ".join(problem) for problem in site_problems(load_site(LAB))]
     assert len(found) == bool(message)
     assert all(message in one and "benchmarks.comms" in one for one in found)
 

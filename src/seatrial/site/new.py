@@ -46,9 +46,7 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
             (folder / file).write_text(text)
         try:
             site, _ = yamlfile.load(folder / "site.yaml", Site)
-            wrong = [
-                (site_problem.field, site_problem.message) for site_problem in site_problems(site)
-            ]
+            wrong = [(problem.field, problem.message) for problem in site_problems(site)]
         except InputError as error:
             wrong = [(problem.field, problem.message) for problem in error.problems]
         if wrong:

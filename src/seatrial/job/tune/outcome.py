@@ -212,9 +212,7 @@ def _tail(folder: Path) -> str:
                 text = stream.read(1 << 20)
         except OSError:
             return ""
-    lines = [
-        splitline.strip() for splitline in text[-10 * _TAIL :].decode(errors="replace").splitlines()
-    ]
+    lines = [line.strip() for line in text[-10 * _TAIL :].decode(errors="replace").splitlines()]
     lines = [line for line in lines if line.strip("-=*_ ")]
     own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
     shown = clean(" | ".join((own or lines)[-2:])[-_TAIL:])
