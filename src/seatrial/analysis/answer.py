@@ -59,29 +59,29 @@ class Lost:
         ``samples``: name of an option -> its runs. A further option of the axis is disturbed if all
         runs of its case in the trial were.
         """
-        runs = [sample for own in samples.values() for sample, _ in own]
+        runs = [sample for pairs in samples.values() for sample, _ in pairs]
         like = {_like(sample.run.case, axis) for sample in runs}
         made = {}
         for trial in dict.fromkeys(sample.trial for sample in runs):
             of_trial = {
-                option: [pair for pair in own if pair[0].trial == trial]
-                for option, own in samples.items()
+                option: [pair for pair in pairs if pair[0].trial == trial]
+                for option, pairs in samples.items()
             }
             if not all(of_trial.values()):
                 continue
             nodes, lost = {}, {}
-            for option, own in of_trial.items():
-                nodes[option] = {node for sample, _ in own for node in sample.run.job.nodes}
-                cases = {sample.run.case for sample, _ in own}
+            for option, pairs in of_trial.items():
+                nodes[option] = {node for sample, _ in pairs for node in sample.run.job.nodes}
+                cases = {sample.run.case for sample, _ in pairs}
                 failed = sum(self.failed.get((trial, case), 0) for case in cases)
-                lost[option] = failed, failed + len(own)
+                lost[option] = failed, failed + len(pairs)
             disturbed = {
                 axis.option(case)
                 for (of, case), (count, total) in self.disturbed.items()
                 if of == trial and count == total and _like(case, axis) in like
             }
             made[trial] = OfTrial(
-                {option: blocks_of(own) for option, own in of_trial.items()},
+                {option: blocks_of(of_option) for option, of_option in of_trial.items()},
                 nodes, lost, disturbed - {""},
             )  # fmt: skip
         return made
@@ -112,7 +112,9 @@ def answer(
     apart = {
         trial: {option: of.samples[option] for option in options} for trial, of in trials.items()
     }
-    pooled = {option: [x for own in apart.values() for x in own[option]] for option in options}
+    pooled = {
+        option: [x for blocks in apart.values() for x in blocks[option]] for option in options
+    }
     made = decide(pooled, better, looks, unit, axis.name)
     why = disagreement(made, apart, better)
     made = withheld(made, why, "what differs between the trials, or a trial more")

@@ -77,13 +77,13 @@ def prices(
     """
     wanted = list(options)
     for name in dict.fromkeys(cost.name for cost in costs):
-        own: dict[str, float] = {}
+        usd_of: dict[str, float] = {}
         for cost in costs:
             of = {"profile": cost.profile, "network": cost.network}
             option = of.pop(axis.name, "")
             holds = all(value in ("", getattr(case, field)) for field, value in of.items())
             if cost.name == name and option and holds:
-                own.setdefault(option, cost.usd)
-        if own.keys() >= set(wanted):
-            return name, {option: own[option] for option in wanted}
+                usd_of.setdefault(option, cost.usd)
+        if usd_of.keys() >= set(wanted):
+            return name, {option: usd_of[option] for option in wanted}
     return "", {}

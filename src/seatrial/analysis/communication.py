@@ -208,7 +208,7 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
         if fact.timed_s is not None and fact.timed_mpi_s is not None
     ]
     slowdown = None
-    plain, timed = ([value for _, value in own] for own in (group.plain, group.timed))
+    plain, timed = ([value for _, value in runs] for runs in (group.plain, group.timed))
     if not fault(plain) and not fault(timed):
         slowdown = gain(blocks_of(group.plain), blocks_of(group.timed), group.better)
     in_mpi = [
@@ -244,16 +244,30 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
     groups = defaultdict(list)
     left_out: dict[tuple[str, str, str, int, str], list[Share]] = defaultdict(list)
     used: dict[tuple[str, str, str, int, str], list[Inputs]] = defaultdict(list)
-    for one in responses:
-        share = of_base.get((one.application, one.route, one.base, one.nodes, one.hardware))
-        for profile, response in one.ratios.items() if share else ():
+    for of_profiles in responses:
+        share = of_base.get(
+            (
+                of_profiles.application,
+                of_profiles.route,
+                of_profiles.base,
+                of_profiles.nodes,
+                of_profiles.hardware,
+            )
+        )
+        for profile, response in of_profiles.ratios.items() if share else ():
             assert share is not None
-            key = (profile, one.base, one.route, one.nodes, one.hardware)
+            key = (
+                profile,
+                of_profiles.base,
+                of_profiles.route,
+                of_profiles.nodes,
+                of_profiles.hardware,
+            )
             if (counted := share.counted) is None:
                 left_out[key].append(share)
             else:
-                groups[key].append((one.application, counted, response))
-                used[key] += share.inputs, one.inputs
+                groups[key].append((of_profiles.application, counted, response))
+                used[key] += share.inputs, of_profiles.inputs
     made = []
     for key, points in groups.items():
         programs = _programs(points)
@@ -268,12 +282,12 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
 def _programs(points: Sequence[tuple[str, Estimate, Estimate]]) -> list[tuple[float, float]]:
     """Share and response of each program: classes, as in ``npb ft.A``, are of one; a small response
     is 1."""
-    own: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    by_program: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for name, share, response in points:
-        own[_CLASS.sub("", name)].append((share.value, response.value))
+        by_program[_CLASS.sub("", name)].append((share.value, response.value))
     return [
         (fmean(share for share, _ in of), _counted(geometric_mean(response for _, response in of)))
-        for of in own.values()
+        for of in by_program.values()
     ]
 
 
@@ -288,10 +302,10 @@ def _corrected(relations: Sequence[Relation]) -> list[Relation]:
         if relation.p is not None:
             families[relation.base, relation.route, relation.nodes, relation.hardware].append(i)
     made = list(relations)
-    for own in families.values():
+    for family in families.values():
         largest = 0.0
-        for rank, i in enumerate(sorted(own, key=lambda i: relations[i].p or 0.0)):
-            p = (relations[i].p or 0.0) * (len(own) - rank)
+        for rank, i in enumerate(sorted(family, key=lambda i: relations[i].p or 0.0)):
+            p = (relations[i].p or 0.0) * (len(family) - rank)
             largest = max(largest, min(1.0, p))
             made[i] = replace(relations[i], p=largest)
     return made

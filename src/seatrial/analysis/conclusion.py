@@ -146,9 +146,9 @@ def merged(inputs: Iterable[Inputs]) -> Inputs:
     """The inputs of a conclusion from others: their samples add up."""
     listed = list(inputs)
     return Inputs(
-        tuple(dict.fromkeys(trial for one in listed for trial in one.trials)),
-        tuple(dict.fromkeys(case for one in listed for case in one.cases)),
-        sum(one.samples for one in listed),
+        tuple(dict.fromkeys(trial for source in listed for trial in source.trials)),
+        tuple(dict.fromkeys(case for source in listed for case in source.cases)),
+        sum(source.samples for source in listed),
     )
 
 
@@ -178,13 +178,13 @@ def nodes_by_option(
 
 def different_nodes(nodes: Mapping[str, Mapping[str, Set[str]]], axis: Axis = PROFILE) -> str:
     """As ``other_nodes``; trial -> option -> nodes."""
-    for own in nodes.values():
-        if not own:
+    for by_option in nodes.values():
+        if not by_option:
             continue
-        first = next(iter(own))
-        for option, names in own.items():
-            if names != own[first]:
-                a, b = (f"{p}: {some(sorted(own[p], key=natural))}" for p in (first, option))
+        first = next(iter(by_option))
+        for option, names in by_option.items():
+            if names != by_option[first]:
+                a, b = (f"{p}: {some(sorted(by_option[p], key=natural))}" for p in (first, option))
                 return f"the {axis.name} cannot be told from the nodes, which differ ({a}; {b})"
     return ""
 
@@ -202,13 +202,15 @@ def comparable(by_profile: Mapping[Profile, Sequence[Measured]]) -> dict[Profile
         for sample in runs:
             profiles[sample.trial].add(profile)
     widest = max(profiles.values(), key=len, default=set())
-    trials = {trial for trial, own in profiles.items() if own >= widest}
+    trials = {trial for trial, options_of in profiles.items() if options_of >= widest}
     of_widest = {profile: runs for profile, runs in by_profile.items() if profile in widest}
-    rounds = [{one.block for one in runs} for runs in of_widest.values()]
+    rounds = [{sample.block for sample in runs} for runs in of_widest.values()]
     whole = set.intersection(*rounds) if rounds else set()
     kept = {
         profile: [
-            one for one in runs if one.trial in trials and (one.virtual_time or one.block in whole)
+            sample
+            for sample in runs
+            if sample.trial in trials and (sample.virtual_time or sample.block in whole)
         ]
         for profile, runs in of_widest.items()
     }

@@ -207,7 +207,7 @@ def certainly(
     """
     ends = {}
     for n in sizes:
-        before, after = ([math.log(run[n]) for run in own] for own in (faster, slower))
+        before, after = ([math.log(run[n]) for run in points] for points in (faster, slower))
         _, low, high = hodges_lehmann(before, after, tail)
         if low is None or high is None or min(len(slower), len(faster)) < FEWEST:
             low, high = -math.inf, math.inf
@@ -310,11 +310,14 @@ def _compared(
     lost: Lost,
 ) -> Comparison:
     check, route, profile, hardware, nodes, name, rate = key
-    runs = [sample for own in options.values() for sample in own]
+    runs = [sample for samples in options.values() for sample in samples]
     curves = {
-        option: [_points(sample, name, rate) for sample in own] for option, own in options.items()
+        option: [_points(sample, name, rate) for sample in samples]
+        for option, samples in options.items()
     }
-    sizes = sorted(set.intersection(*(set(points) for own in curves.values() for points in own)))
+    sizes = sorted(
+        set.intersection(*(set(points) for of_option in curves.values() for points in of_option))
+    )
     kinds = {
         f"{curve.y_name} in {curve.y_unit or 'no unit'}"
         for sample in runs
@@ -331,27 +334,29 @@ def _compared(
     if fault:
         return Comparison(axis, *key, (), "", {}, {}, {}, None, inputs_of(runs, 0), fault=fault)
     middle = {
-        option: {n: median(points[n] for points in own) for n in sizes}
-        for option, own in curves.items()
+        option: {n: median(points[n] for points in of_option) for n in sizes}
+        for option, of_option in curves.items()
     }
     reference = min(middle, key=lambda option: middle[option][sizes[-1]])
     end = (reference, middle[reference])
     others = {option: points for option, points in middle.items() if option != reference}
     ranges = [
-        max(p[n] for p in own) / min(p[n] for p in own) - 1
-        for own in curves.values()
+        max(p[n] for p in of_option) / min(p[n] for p in of_option) - 1
+        for of_option in curves.values()
         for n in sizes
-        if len(own) > 1
+        if len(of_option) > 1
     ]
     nodes_differ = other_nodes(runs, axis)
     tail = (1 - CONFIDENCE) / _QUESTIONS / len(others)
-    blocks = {option: _of_blocks(own, curves[option], sizes) for option, own in options.items()}
+    blocks = {
+        option: _of_blocks(samples, curves[option], sizes) for option, samples in options.items()
+    }
     own_prices = prices(costs, axis, options, runs[0].run.case)
     knees = {
         option: at
-        for option, own in options.items()
-        if not any((sample.trial, sample.run.case) in lost.disturbed for sample in own)
-        and (at := _knee(own, middle[option], curves[option]))
+        for option, samples in options.items()
+        if not any((sample.trial, sample.run.case) in lost.disturbed for sample in samples)
+        and (at := _knee(samples, middle[option], curves[option]))
     }
     return Comparison(
         axis,
@@ -419,16 +424,16 @@ def _fastest(
 ) -> tuple[Fastest, ...]:
     """``curves``: of the runs of ``options``."""
     ranges = {
-        word: own
+        word: within
         for word, (above, up_to) in RANGES.items()
-        if (own := [n for n in sizes if above < n <= up_to])
+        if (within := [n for n in sizes if above < n <= up_to])
     }
     result = []
     unit = unit_of(sample for runs in options.values() for sample in runs)
-    for word, own in ranges.items():
+    for word, within in ranges.items():
         samples = {
             option: [
-                (sample, geometric_mean(points[n] for n in own))
+                (sample, geometric_mean(points[n] for n in within))
                 for sample, points in zip(options[option], of_runs, strict=True)
             ]
             for option, of_runs in curves.items()
@@ -436,5 +441,5 @@ def _fastest(
         # each range has its part of the error of 5 %, as each look has where samples grow
         decision = answer(lost.beside(samples, axis), "lower", axis, unit, looks=len(ranges))
         beside = None if decision.takes else near(decision, *own_prices)
-        result.append(Fastest(word, own[0], own[-1], decision, beside))
+        result.append(Fastest(word, within[0], within[-1], decision, beside))
     return tuple(result)

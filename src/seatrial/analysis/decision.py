@@ -204,8 +204,8 @@ def decide(
         why = f"a {what} {_times(repeats, unit)}, and {k} {what}s need {least} {unit}s each"
         return replace(made, answer="measure more", needs=least, reason=why)
     # Options that are worse may have been left out of later repeats.
-    own = min(len(usable[name]) for name in ties)
-    needs = max(own + 1, min(MOST_REPEATS, math.ceil(own * widest**2)))
+    fewest = min(len(usable[name]) for name in ties)
+    needs = max(fewest + 1, min(MOST_REPEATS, math.ceil(fewest * widest**2)))
     why = f"the {unit}s scatter too much to see a difference that counts"
     return replace(made, answer="measure more", needs=needs, reason=why)
 
@@ -282,8 +282,8 @@ def disagreement(
     pairs = max(1, math.comb(len(trials), 2))
     for other in names[1:]:
         ratios = {
-            trial: gain(own[names[0]], own[other], better, len(names), pairs)
-            for trial, own in trials.items()
+            trial: gain(samples[names[0]], samples[other], better, len(names), pairs)
+            for trial, samples in trials.items()
         }
         for (a, x), (b, y) in permutations(ratios.items(), 2):
             if x.low > y.high and x.low > 1 and y.value < 1 and x.value > y.value * (1 + SMALLEST):

@@ -174,8 +174,8 @@ def sweeps(
             key = (name, metric, unit, better, case.route, case.nodes, hardware, setting.rest)
             groups.setdefault(key, {}).setdefault(setting, []).append((sample, value))
     made = (
-        _sweep(key, own, {s: b for (where, s), b in frames.items() if where == key[6]}, lost)
-        for key, own in groups.items()
+        _sweep(key, group, {s: b for (where, s), b in frames.items() if where == key[6]}, lost)
+        for key, group in groups.items()
     )
     return [sweep for sweep in made if sweep]
 
@@ -236,13 +236,13 @@ def throttling_name(coalescing: Settings) -> str:
 
 def _sweep(
     key: tuple[Any, ...],
-    own: Mapping[_Setting, Sequence[tuple[Measured, float]]],
+    samples_of: Mapping[_Setting, Sequence[tuple[Measured, float]]],
     frames: Mapping[_Setting, float],
     lost: Lost,
 ) -> Sweep | None:
     """None if no throttling was measured with several MTUs."""
     name, metric, unit, better, route, nodes, hardware, rest = key
-    complete = _of_several_mtus(_of_whole_trials(own))
+    complete = _of_several_mtus(_of_whole_trials(samples_of))
     if not complete:
         return None
     grid: dict[str, dict[int, list[float]]] = defaultdict(dict)
@@ -259,7 +259,7 @@ def _sweep(
     repeats = min(len(values) for by_mtu in grid.values() for values in by_mtu.values())
     optima = (optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items())
     if why := _withheld(complete, better, sample, lost):
-        optima = (replace(one, known=False, reason=why) for one in optima)
+        optima = (replace(best, known=False, reason=why) for best in optima)
     return Sweep(
         name, metric, unit, better, route, nodes, hardware, tuple(optima),
         tuple(interactions(grid, better)), shown, repeats, inputs_of(runs, len(runs)),
@@ -268,37 +268,41 @@ def _sweep(
 
 
 def _withheld(
-    own: Mapping[_Setting, Sequence[tuple[Measured, float]]], better: Better, unit: Unit, lost: Lost
+    samples_of: Mapping[_Setting, Sequence[tuple[Measured, float]]],
+    better: Better,
+    unit: Unit,
+    lost: Lost,
 ) -> str:
     """Why the runs of the settings say nothing of the best one, or ""."""
     samples = {
         f"MTU {setting.mtu}, {throttling_name(setting.coalescing)}": list(pairs)
-        for setting, pairs in own.items()
+        for setting, pairs in samples_of.items()
     }
     decision = answer(lost.beside(samples, PROFILE), better, PROFILE, unit)
     return decision.reason if decision.takes else ""
 
 
 def _of_several_mtus(
-    own: Mapping[_Setting, list[tuple[Measured, float]]],
+    samples_of: Mapping[_Setting, list[tuple[Measured, float]]],
 ) -> dict[_Setting, list[tuple[Measured, float]]]:
     """Without the throttlings that were measured with one MTU."""
     sizes: dict[Settings, set[int]] = defaultdict(set)
-    for setting in own:
+    for setting in samples_of:
         sizes[setting.coalescing].add(setting.mtu)
-    return {s: samples for s, samples in own.items() if len(sizes[s.coalescing]) > 1}
+    return {s: samples for s, samples in samples_of.items() if len(sizes[s.coalescing]) > 1}
 
 
 def _of_whole_trials(
-    own: Mapping[_Setting, Sequence[tuple[Measured, float]]],
+    samples_of: Mapping[_Setting, Sequence[tuple[Measured, float]]],
 ) -> dict[_Setting, list[tuple[Measured, float]]]:
     """The samples of the trials and rounds that have all settings of the trial with the most."""
     kept = comparable(
-        {setting: [sample for sample, _ in samples] for setting, samples in own.items()}
+        {setting: [sample for sample, _ in samples] for setting, samples in samples_of.items()}
     )
     whole = {id(sample) for runs in kept.values() for sample in runs}
     return {
-        setting: [sample for sample in own[setting] if id(sample[0]) in whole] for setting in kept
+        setting: [sample for sample in samples_of[setting] if id(sample[0]) in whole]
+        for setting in kept
     }
 
 

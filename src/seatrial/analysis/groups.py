@@ -138,9 +138,9 @@ def groups(
         raise ValueError("no groups are apart: the gaps within them are as wide as between them")
     made = []
     for label in dict.fromkeys(labels.tolist()):  # in the order of the cases
-        own = labels == label
-        centre = dict(zip(FEATURES, map(float, values[own].mean(axis=0)), strict=True))
-        of_group = [one for one, is_own in zip(zip(names, rows, strict=True), own, strict=True)
+        in_group = labels == label
+        centre = dict(zip(FEATURES, map(float, values[in_group].mean(axis=0)), strict=True))
+        of_group = [row for row, is_own in zip(zip(names, rows, strict=True), in_group, strict=True)
                     if is_own]  # fmt: skip
         members = Counter(name for name, _ in of_group)
         made.append(Group(centre, dict(members), of_group))
@@ -196,11 +196,11 @@ def silhouette(scores: Array, labels: NDArray[np.int64]) -> float:
     kinds = np.unique(labels)
     widths = []
     for i, label in enumerate(labels):
-        own = labels == label
-        if own.sum() == 1:
+        members = labels == label
+        if members.sum() == 1:
             widths.append(0.0)
             continue
-        a = distances[i, own].sum() / (own.sum() - 1)
+        a = distances[i, members].sum() / (members.sum() - 1)
         b = min(distances[i, labels == other].mean() for other in kinds if other != label)
         widths.append(float((b - a) / max(a, b)) if max(a, b) > 0 else 0.0)
     return float(np.mean(widths))

@@ -181,12 +181,12 @@ def _places(
     total = max(sum(squares[part] for part in pairwise(cuts)), count * _EXACT**2)
     made = []
     for before, at, after in zip(cuts, inner, cuts[2:], strict=False):
-        own = squares[before, at] + squares[at, after]
+        split = squares[before, at] + squares[at, after]
         most = -2 * math.log(1 - math.sqrt(1 - (1 - CONFIDENCE) / len(inner)))
         places = [
             k
             for k in range(before + SIZES_OF_LINE, after - SIZES_OF_LINE + 1)
-            if free * (squares[before, k] + squares[k, after] - own) <= most * total
+            if free * (squares[before, k] + squares[k, after] - split) <= most * total
         ]
         made.append((float(sizes[places[0] - 1]), float(sizes[places[-1]])))
     return tuple(made)
@@ -211,7 +211,7 @@ def _model(sizes: Array, times: Array, cuts: tuple[int, ...]) -> Model:
         (_solve(sizes[i:j], times[i:j]), float(sizes[j - 1]) if j < len(sizes) else None)
         for i, j in pairwise(cuts)
     ]
-    residuals = np.concatenate([one[1] for one, _ in solved])
+    residuals = np.concatenate([part[1] for part, _ in solved])
     freedom = len(sizes) - 2 * len(solved)
     variance = float(np.sum(residuals**2)) / freedom if freedom else math.inf
     factor = stdtrit(freedom, (1 + CONFIDENCE) / 2) if freedom else math.inf
@@ -316,7 +316,7 @@ def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]
         count = sum(len(points[call]) for call in CALLS) * len(runs)
         inputs = inputs_of(runs, count)
         eager, same = _eager(runs, send), _synchronised(points, send)
-        known = [one.run.facts.get("repetitions") for one in runs]
+        known = [sample.run.facts.get("repetitions") for sample in runs]
         calls = min((n for n in known if isinstance(n, int)), default=None)
         ranks = {call: apart for call in CALLS if (apart := _ranks_apart(runs, call))}
         good.append(
@@ -349,12 +349,12 @@ def _points(
     sizes = sorted(n for n in whole if all((call, n) in times for call in CALLS))
     points, level = {}, {}
     for call in CALLS:
-        own = {n: [median(of_run) for of_run in times[call, n]] for n in sizes}
+        medians = {n: [median(of_run) for of_run in times[call, n]] for n in sizes}
         points[call] = [(n, median(x for of_run in times[call, n] for x in of_run)) for n in sizes]
         level[call] = 0.0
         if len(runs) > 1 and all(us > 0 for _, us in points[call]):
             middle = dict(points[call])
-            levels = (median(own[n][i] / middle[n] for n in sizes) for i in range(len(runs)))
+            levels = (median(medians[n][i] / middle[n] for n in sizes) for i in range(len(runs)))
             off = blocks_of(zip(runs, levels, strict=True))
             if len(off) > 1:
                 factor = float(stdtrit(len(off) - 1, (1 + CONFIDENCE) / 2))

@@ -95,12 +95,16 @@ def profile_costs(measured: Iterable[Measured]) -> list[ProfileCosts]:
     ] = {}  # hardware, profile, metric
     runs: dict[str, list[Measured]] = {}
     for (hardware, check), profiles in groups.items():
-        for profile, own in comparable(profiles).items():
+        for profile, of_profile in comparable(profiles).items():
             row = samples.setdefault(hardware, {}).setdefault(profile, {})
             for name, (of_check, _) in METRICS.items():
                 if of_check == check:
-                    row[name] = [(one, value) for one in own for value in _values(one.run, name)]
-            runs.setdefault(hardware, []).extend(own)
+                    row[name] = [
+                        (sample, value)
+                        for sample in of_profile
+                        for value in _values(sample.run, name)
+                    ]
+            runs.setdefault(hardware, []).extend(of_profile)
     result = []
     for hardware, by_profile in samples.items():
         if len(by_profile) < 2:
@@ -116,9 +120,11 @@ def profile_costs(measured: Iterable[Measured]) -> list[ProfileCosts]:
             for profile, row in by_profile.items()
         }
         total = sum(len(v) for row in by_profile.values() for v in row.values())
-        own = runs[hardware]
-        inputs, unit = inputs_of(own, total), unit_of(own)
-        result.append(ProfileCosts(hardware, base, costs, inputs, other_nodes(own), unit, count))
+        of_profile = runs[hardware]
+        inputs, unit = inputs_of(of_profile, total), unit_of(of_profile)
+        result.append(
+            ProfileCosts(hardware, base, costs, inputs, other_nodes(of_profile), unit, count)
+        )
     return result
 
 
@@ -135,7 +141,7 @@ def _cost(
     is_base: bool, options: int,
 ) -> Cost:  # fmt: skip
     """``samples``, ``base``: runs and figures. The ratio is that of their blocks."""
-    values, of_base = ([value for _, value in own] for own in (samples, base))
+    values, of_base = ([value for _, value in pairs] for pairs in (samples, base))
     estimate = None
     if not is_base and not fault(values) and not fault(of_base):
         estimate = ratio(blocks_of(samples), blocks_of(base), options)

@@ -83,7 +83,7 @@ class _Of:
         return [median(values) for values in self.by_block.values()]
 
     def only(self, blocks: Set[int]) -> _Of:
-        kept = {number: own for number, own in self.by_block.items() if number in blocks}
+        kept = {number: values for number, values in self.by_block.items() if number in blocks}
         return replace(self, by_block=kept)
 
 
@@ -190,7 +190,11 @@ def _response(
     kind = "response" if axis == PROFILE else f"response to the {axis.name}"
     widest = max(by_trial.values(), key=len)
     options = list(widest)
-    pooled = {trial: own for trial, own in by_trial.items() if own.keys() >= set(options)}
+    pooled = {
+        trial: by_option
+        for trial, by_option in by_trial.items()
+        if by_option.keys() >= set(options)
+    }
     lost = [
         Missing(
             kind,
@@ -198,7 +202,7 @@ def _response(
             f"it was not measured in one trial with the other {axis.name}s",
             "a trial with all of them",
         )
-        for option in dict.fromkeys(o for own in by_trial.values() for o in own)
+        for option in dict.fromkeys(o for by_option in by_trial.values() for o in by_option)
         if option not in options
     ]
     if len(options) < 2:
@@ -211,23 +215,25 @@ def _response(
     if not pooled:
         why = f"no round has an undisturbed run of each {axis.name}"
         return None, [*lost, Missing(kind, where, why, "a round with all of them")]
-    of_options = [own[option].figure.case for own in pooled.values() for option in options]
+    of_options = [
+        by_option[option].figure.case for by_option in pooled.values() for option in options
+    ]
     if axis == SETTING and _of_one_axis(of_options):
         return None, lost
     samples: dict[str, _Samples] = {}
     cases: dict[Case, None] = {}
-    for own in pooled.values():
+    for by_option in pooled.values():
         for option in options:
-            figure = own[option].figure
+            figure = by_option[option].figure
             cases[figure.case] = None
             kept = samples.setdefault(option, _Samples(figure.unit, figure.better, []))
-            kept.runs += sum(map(len, own[option].by_block.values()))
-            kept.blocks += own[option].blocks
+            kept.runs += sum(map(len, by_option[option].by_block.values()))
+            kept.blocks += by_option[option].blocks
     runs = [
         run
-        for trial, own in pooled.items()
+        for trial, of_option in pooled.items()
         for option in options
-        for run in used[trial, own[option].figure.case]
+        for run in used[trial, of_option[option].figure.case]
     ]
     units = {(sample.unit, sample.better) for sample in samples.values()}
     why = ""
@@ -249,12 +255,12 @@ def _response(
     ran_on = nodes_by_option(runs, axis)
     of_trials = {
         trial: OfTrial(
-            {option: own[option].blocks for option in options},
+            {option: of_option[option].blocks for option in options},
             ran_on.get(trial, {}),
-            {option: own[option].lost for option in options},
+            {option: of_option[option].lost for option in options},
             disturbed - values.keys(),
         )
-        for trial, own in pooled.items()
+        for trial, of_option in pooled.items()
     }
     decision = answer(of_trials, first.better, axis, unit_of(runs))
     inputs = Inputs(tuple(pooled), tuple(cases), sum(sample.runs for sample in samples.values()))
@@ -274,17 +280,17 @@ def _of_whole_rounds(
     others. In virtual time nothing changes between the runs.
     """
     made: dict[str, Mapping[str, _Of]] = {}
-    for trial, own in by_trial.items():
-        if own[options[0]].virtual_time:
-            made[trial] = own
-        elif whole := set.intersection(*(set(own[option].by_block) for option in options)):
-            made[trial] = {option: own[option].only(whole) for option in options}
+    for trial, by_option in by_trial.items():
+        if by_option[options[0]].virtual_time:
+            made[trial] = by_option
+        elif whole := set.intersection(*(set(by_option[option].by_block) for option in options)):
+            made[trial] = {option: by_option[option].only(whole) for option in options}
     return made
 
 
 def _of_one_axis(cases: Sequence[Case]) -> bool:
     """Whether settings differ in one thing alone, so that the answer on its axis is theirs."""
-    differ = [len(set(own)) > 1 for own in zip(
+    differ = [len(set(values)) > 1 for values in zip(
         *((case.profile, case.transport, case.network) for case in cases), strict=True
     )]  # fmt: skip
     return sum(differ) < 2
@@ -297,11 +303,11 @@ def _behind(measured: Mapping[Subject, Mapping[str, Mapping[str, _Of]]]) -> dict
     """
     sums: dict[str, float] = defaultdict(float)
     for by_trial in measured.values():
-        for own in by_trial.values():
-            medians = {option: median(of.blocks) for option, of in own.items()}
+        for by_option in by_trial.values():
+            medians = {option: median(of.blocks) for option, of in by_option.items()}
             if any(fault([value]) for value in medians.values()):
                 continue
-            sign = 1 if next(iter(own.values())).figure.better == "higher" else -1
+            sign = 1 if next(iter(by_option.values())).figure.better == "higher" else -1
             best = max(sign * math.log(value) for value in medians.values())
             for option, value in medians.items():
                 sums[option] += best - sign * math.log(value)

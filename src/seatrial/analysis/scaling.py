@@ -154,14 +154,14 @@ def scaling(
     model, why = None, f"{len(counts)} numbers of processes are too few, {POINTS} are needed"
     apart = apart if apart and all(apart.get(p) for p in counts) else {}
     if len(counts) >= POINTS:
-        computing = {p: [own for own, _ in values] for p, values in apart.items()}
+        computing = {p: [computing_s for computing_s, _ in values] for p, values in apart.items()}
         model, why = fit(computing or samples), ""
     middles = {
-        p: (median(own for own, _ in values), median(mpi for _, mpi in values))
+        p: (median(computing_s for computing_s, _ in values), median(mpi for _, mpi in values))
         for p, values in apart.items()
     }
     logs = {
-        p: [math.log(mpi / own) if mpi > 0 else -math.inf for own, mpi in values]
+        p: [math.log(mpi / computing_s) if mpi > 0 else -math.inf for computing_s, mpi in values]
         for p, values in apart.items()
     }
     # The largest p is tested first, and each other one after all above it: no correction is due.
@@ -296,21 +296,21 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
             if count := _processes(sample):
                 by_count[count].append(sample)
         kept = comparable(by_count)
-        runs = [one for own in kept.values() for one in own]
+        runs = [sample for of_nodes in kept.values() for sample in of_nodes]
         if lost := sorted(by_count.keys() - kept.keys()):
             why = "it was not measured in one trial with the other numbers of processes"
             subject = f"{name}, {' and '.join(map(str, lost))} processes"
             missing.append(Missing("scaling", subject, why, "a trial with all of them"))
-        units = {m.unit for one in runs for m in one.run.metrics if m.metric == "time_s"}
+        units = {m.unit for sample in runs for m in sample.run.metrics if m.metric == "time_s"}
         if units - {"s"}:
             why = f"its times are in {' and '.join(sorted(units))}, and must be in s"
             missing.append(Missing("scaling", name, why, "records in s"))
             continue
-        times = {p: _times(own) for p, own in kept.items()}
-        samples = {p: blocks_of(own) for p, own in times.items()}
-        facts = [mpi_time.measured(one.run.facts) for one in runs]
+        times = {p: _times(of_nodes) for p, of_nodes in kept.items()}
+        samples = {p: blocks_of(values) for p, values in times.items()}
+        facts = [mpi_time.measured(sample.run.facts) for sample in runs]
         of_timed = all(fact is not None and fact.timed_s is not None for fact in facts)
-        apart = {p: _apart(own, of_timed) for p, own in kept.items()}
+        apart = {p: _apart(of_nodes, of_timed) for p, of_nodes in kept.items()}
         try:
             count = sum(map(len, times.values()))
             made = scaling(name, samples, inputs_of(runs, count), apart, unit_of(runs))
@@ -341,8 +341,10 @@ def _apart(runs: Sequence[Measured], of_timed: bool) -> list[tuple[float, float]
                 whole, mpi = fact.timed_s, fact.timed_mpi_s or 0.0
             if whole > mpi:
                 known.append((sample, whole - mpi, mpi))
-    own = blocks_of((one, computing) for one, computing, _ in known)
-    return list(zip(own, blocks_of((one, mpi) for one, _, mpi in known), strict=True))
+    computing_blocks = blocks_of((sample, computing) for sample, computing, _ in known)
+    return list(
+        zip(computing_blocks, blocks_of((sample, mpi) for sample, _, mpi in known), strict=True)
+    )
 
 
 def _processes(sample: Measured) -> int:

@@ -187,7 +187,7 @@ def several_pairs(measured: Iterable[Measured], lost: Lost = NOTHING_LOST) -> li
         size = run.facts.get("message_B")
         size = float(size) if isinstance(size, int) else 0.0
         groups[run.case.route, hardware, run.case.nodes, size].append((sample, facts))
-    return [_of_group(*key, own, lost) for key, own in groups.items()]
+    return [_of_group(*key, samples, lost) for key, samples in groups.items()]
 
 
 def _facts(run: Run) -> _Facts | None:
@@ -219,17 +219,17 @@ def _of_group(
     hardware: str,
     nodes: int,
     size: float,
-    own: Sequence[tuple[Measured, _Facts]],
+    known: Sequence[tuple[Measured, _Facts]],
     lost: Lost,
 ) -> SeveralPairs:
     by_profile: dict[str, list[Measured]] = defaultdict(list)
-    for sample, _ in own:
+    for sample, _ in known:
         by_profile[sample.run.case.profile].append(sample)
-    kept = {id(one) for runs in comparable(by_profile).values() for one in runs}
+    kept = {id(sample) for runs in comparable(by_profile).values() for sample in runs}
     between: dict[tuple[str, int], _Runs] = defaultdict(_Runs)
     inside: dict[int, _Runs] = defaultdict(_Runs)
     used = []
-    for sample, facts in own:
+    for sample, facts in known:
         if id(sample) not in kept:
             continue
         case = sample.run.case

@@ -107,7 +107,9 @@ def values(
             by_case[sample.run.case].append(sample)
     made, missing = [], []
     for case, runs in by_case.items():
-        samples = [(one, m.value) for one in runs for m in one.run.metrics if m.metric == METRIC]
+        samples = [
+            (sample, m.value) for sample in runs for m in sample.run.metrics if m.metric == METRIC
+        ]
         if fault([value for _, value in samples]):
             continue  # a response says so
         performance = middle(blocks_of(samples))
@@ -137,9 +139,9 @@ def values(
                 ]
                 power = machine.power
         of_dgemm = [
-            (one, m.value)
-            for one in runs
-            for m in one.run.metrics
+            (sample, m.value)
+            for sample in runs
+            for m in sample.run.metrics
             if m.metric == OF_DGEMM and not m.doubt
         ]
         dgemm = None if fault([x for _, x in of_dgemm]) else middle(blocks_of(of_dgemm))

@@ -61,8 +61,8 @@ def explained(error: OSError) -> str:
 def place_of(error: BaseException) -> tuple[Path, int | None]:
     """The file and line of an error: of the last frame of Seatrial, as a library names its own."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(SOURCE)]
-    place = (own or frames)[-1]
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(SOURCE)]
+    place = (ours or frames)[-1]
     return Path(place.filename), place.lineno
 
 

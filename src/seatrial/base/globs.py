@@ -121,9 +121,9 @@ def _check_brackets(pattern: str, text: str) -> None:
             raise InputError(f"{pattern}: {text} is more than {_MOST} numbers: use '*'")
         parts = [part.partition("-") for part in inner.split(",")]
         ranges = [(first, last) for first, _, last in parts if last]
-        wrong = [one for one in ranges if int(one[0]) > int(one[1])]
+        wrong = [pair for pair in ranges if int(pair[0]) > int(pair[1])]
     else:
         ranges = _RANGE.findall(inner.removeprefix("!"))
-        wrong = [one for one in ranges if one[0] > one[1]]
+        wrong = [pair for pair in ranges if pair[0] > pair[1]]
     for first, last in wrong:
         raise InputError(f"{pattern}: {text} is no range: {last} comes before {first}")

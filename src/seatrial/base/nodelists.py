@@ -38,7 +38,7 @@ def count_at_most(part: str) -> int:
     """
     names = 1
     for ranges in re.findall(r"\[([^]]*)\]?", part):
-        names *= sum(_count(one) for one in ranges.split(","))
+        names *= sum(_count(numbers) for numbers in ranges.split(","))
     return names
 
 

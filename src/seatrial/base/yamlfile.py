@@ -526,7 +526,7 @@ def _example_of_field(info: FieldInfo) -> str:
     if isinstance(default, str | int | float) and default != "":
         return str(default)
     if isinstance(default, list) and default:
-        return f"[{', '.join(str(one) for one in default)}]"
+        return f"[{', '.join(str(value) for value in default)}]"
     return ""
 
 
@@ -550,7 +550,7 @@ def _example_of_kinds(kinds: Sequence[Any], fallback: str) -> str:
 def _example_of_model(model: type[BaseModel]) -> str:
     """The required fields with examples; without a required field, the first field."""
     fields = [(info.alias or name, info) for name, info in model.model_fields.items()]
-    chosen = [one for one in fields if one[1].is_required()] or fields[:1]
+    chosen = [named for named in fields if named[1].is_required()] or fields[:1]
     examples = (
         f"{name}: {_example_of_field(info) or _example_of_kinds([info.annotation], 'value')}"
         for name, info in chosen

@@ -106,12 +106,12 @@ class HPCC(Benchmark[HPCCSettings]):
         library = mpi_time.library(settings.mpi_time, job.transport, job.programs)
         steps = []
         for variant, loaded in product(self.variants(), (None, library) if library else (None,)):
-            name, own = f"hpcc-{variant}", program
+            name, words_of_run = f"hpcc-{variant}", program
             if loaded:
-                name, own = mpi_time.timed(loaded, name, program)
+                name, words_of_run = mpi_time.timed(loaded, name, program)
             size = settings.stream_size if variant == "star_stream" else settings.size
             parameters = render(size, settings.block, *grid(ranks))
-            words, setup = in_folder(name, own, "hpccinf.txt", parameters)
+            words, setup = in_folder(name, words_of_run, "hpccinf.txt", parameters)
             steps.append(
                 Step(
                     name,
@@ -134,9 +134,11 @@ class HPCC(Benchmark[HPCCSettings]):
             # Ranks that exchange their blocks may be on one node.
             parsed = replace(parsed, moved_bytes=0)
         if step.name.endswith(mpi_time.SUFFIX):
-            own, seconds = folder / step.name, parsed.value("time_s")
+            step_folder, seconds = folder / step.name, parsed.value("time_s")
             rounding = mpi_time.SIX_DIGITS
-            return mpi_time.share(own, step.name, parsed, self.performance, seconds, rounding)
+            return mpi_time.share(
+                step_folder, step.name, parsed, self.performance, seconds, rounding
+            )
         return parsed
 
     def metrics(self) -> dict[str, DeclaredMetric]:

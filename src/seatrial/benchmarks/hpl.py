@@ -261,16 +261,16 @@ class HPL(Benchmark[HPLSettings]):
         self._check_problem(parsed, job.nodes * self.settings.ranks_per_node, 1)
         rate, order = parsed.value(self.performance), parsed.facts["N"]
         seconds = hpl_output.flops(order) / rate / 1e9
-        own = folder / step.name
-        return mpi_time.share(own, step.name, parsed, self.performance, seconds, rounding)
+        step_folder = folder / step.name
+        return mpi_time.share(step_folder, step.name, parsed, self.performance, seconds, rounding)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        own = {
+        metrics = {
             name: metric
             for name, metric in METRICS.items()
             if self.settings.dgemm_calls != 0 or name not in OF_DGEMM
         }
-        return {**own, **mpi_time.METRICS} if self.settings.mpi_time else own
+        return {**metrics, **mpi_time.METRICS} if self.settings.mpi_time else metrics
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         settings = self.settings
@@ -448,9 +448,9 @@ def is_below(library: str, folder: str) -> bool:
 
 def _without_dgemm(parsed: Parsed) -> Parsed:
     """hpcc's figures; its DGEMM, a single call, is a fact."""
-    own = ("dgemm_GFLOPS", "hpl_percent_of_dgemm")
+    of_dgemm = ("dgemm_GFLOPS", "hpl_percent_of_dgemm")
     return replace(
         parsed,
-        metrics=[metric for metric in parsed.metrics if metric.metric not in own],
+        metrics=[metric for metric in parsed.metrics if metric.metric not in of_dgemm],
         facts={**parsed.facts, "hpcc_dgemm_GFLOPS": parsed.value("dgemm_GFLOPS")},
     )

@@ -99,25 +99,25 @@ class Links(Benchmark[LinksSettings]):
     limits = (*netpipe.NetPIPE.limits, StreamBandwidth(DIRECTED))
 
     def steps(self, job: Job) -> list[Step]:
-        own, rounds = self.settings, job.nodes - 1 + job.nodes % 2
-        at_once = own.at_once(job.nodes)
+        settings, rounds = self.settings, job.nodes - 1 + job.nodes % 2
+        at_once = settings.at_once(job.nodes)
         batches = math.ceil(job.nodes // 2 / at_once)
         alone = ALONE_PER_NODE * job.nodes
         # What is measured alone takes as long as the rounds, at most. No pair needs its whole limit
         # unless it hangs, so this is more than the step ever takes.
-        budget = START_S + 2 * own.time_limit_s * rounds * batches
+        budget = START_S + 2 * settings.time_limit_s * rounds * batches
         options = {
-            "limit_s": own.time_limit_s,
+            "limit_s": settings.time_limit_s,
             "budget_s": budget,
             "at_once": at_once,
-            "cores": own.cores,
-            "stream_bytes": int(own.stream_bytes),
-            "suspect_factor": own.factor,
+            "cores": settings.cores,
+            "stream_bytes": int(settings.stream_bytes),
+            "suspect_factor": settings.factor,
             "most_alone": alone,
             "two_way": two_way.__file__,
         }
-        nptcp = [*job.program("nptcp"), "-P", "{port}", "-u", str(own.max_bytes), "-p", "0"]
-        nptcp += ["-n", str(own.repetitions)] if own.repetitions else []
+        nptcp = [*job.program("nptcp"), "-P", "{port}", "-u", str(settings.max_bytes), "-p", "0"]
+        nptcp += ["-n", str(settings.repetitions)] if settings.repetitions else []
         command = [
             *NODE_PYTHON, "rounds.py", STEP, job.interface, str(PORT), json.dumps(options),
             *nptcp, "-o", "/dev/null",
@@ -137,8 +137,10 @@ class Links(Benchmark[LinksSettings]):
         return parse(text, names, job, self.settings)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        own = {name: metric._replace(location="link") for name, metric in netpipe.METRICS.items()}
-        return {**own, DIRECTED: DeclaredMetric("MB/s", "higher", "direction")}
+        metrics = {
+            name: metric._replace(location="link") for name, metric in netpipe.METRICS.items()
+        }
+        return {**metrics, DIRECTED: DeclaredMetric("MB/s", "higher", "direction")}
 
 
 #: bytes and seconds of a stream
@@ -201,26 +203,26 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
     if not record.measured:
         reasons = "; ".join(f"{at}: {why}" for at, why in list(record.unmeasured.items())[:4])
         raise ParseError(f"no link was measured ({reasons})")
-    figures = {one.link: one for one in record.measured if not one.alone}
+    figures = {measured.link: measured for measured in record.measured if not measured.alone}
     alone: dict[tuple[str, str], list[_Measured]] = defaultdict(list)
-    for one in record.measured:
-        if one.alone:
-            alone[one.link].append(one)
+    for measured in record.measured:
+        if measured.alone:
+            alone[measured.link].append(measured)
     metrics: list[Metric] = []
     curves: list[Curve] = []
     moved: dict[str, int] = defaultdict(int)
-    for one in record.measured:
-        for node in one.link:
-            moved[node] += one.moved_bytes
+    for measured in record.measured:
+        for node in measured.link:
+            moved[node] += measured.moved_bytes
     # A pair that failed in its round, by load or for once, has its figures from alone.
     for link, again in alone.items():
         figures.setdefault(link, again[0])
     for link, figure in figures.items():
-        own = alone.get(link)
-        metrics += _best(own) if own else figure.metrics
-        if own or len(figures) <= CURVES:
-            curves += (own or [figure])[0].curves
-    in_rounds = {link: one for link, one in figures.items() if not one.alone}
+        of_link = alone.get(link)
+        metrics += _best(of_link) if of_link else figure.metrics
+        if of_link or len(figures) <= CURVES:
+            curves += (of_link or [figure])[0].curves
+    in_rounds = {link: measured for link, measured in figures.items() if not measured.alone}
     suspects, unsure = _suspects(in_rounds, alone, settings.factor)
     metrics = [
         replace(metric, doubt=UNSURE) if (metric.metric, metric.location) in unsure else metric
@@ -267,21 +269,21 @@ def _read(text: str, names: list[str], job: Job, settings: LinksSettings) -> _Re
             ) from None
     record.names = [f"node {number}" for number in range(job.nodes)]
     record.names[: len(names)] = [name.split(".")[0] for name in names[: job.nodes]]
-    for number, one in lines:
-        if not all(0 <= at < job.nodes for at in (*(one.pair or ()), *one.absent)):
+    for number, record_line in lines:
+        if not all(0 <= at < job.nodes for at in (*(record_line.pair or ()), *record_line.absent)):
             raise ParseError(f"it names a node beyond the {job.nodes} of the job", number)
-        if one.nodes:
-            for at, name in one.nodes.items():
+        if record_line.nodes:
+            for at, name in record_line.nodes.items():
                 if not 0 <= at < job.nodes:
                     raise ParseError(f"it names a node beyond the {job.nodes} of the job", number)
                 record.names[at] = name
-        elif one.end:
-            ended, record.seconds = True, one.seconds
-            record.absent = [record.names[at] for at in one.absent]
-            for at, reason in one.absent.items():
+        elif record_line.end:
+            ended, record.seconds = True, record_line.seconds
+            record.absent = [record.names[at] for at in record_line.absent]
+            for at, reason in record_line.absent.items():
                 record.unmeasured[record.names[at]] = reason
-        elif one.pair:
-            _read_pair(one, number, record, job, settings)
+        elif record_line.pair:
+            _read_pair(record_line, number, record, job, settings)
     if not ended:
         raise ParseError("the record of the rounds has no end", len(lines) or None)
     _complete(record)
@@ -360,7 +362,7 @@ def _complete(record: _Record) -> None:
         return record.failed.get("-".join(sorted((first, second))), "the time of the step was over")
 
     present = sorted(set(record.names) - set(record.absent))
-    linked = {node for one in record.measured for node in one.link}
+    linked = {node for measured in record.measured for node in measured.link}
     for node in [node for node in present if node not in linked]:
         others = (other for other in present if other != node)
         reasons = dict.fromkeys(reason(node, other) for other in others)
@@ -418,7 +420,7 @@ def _suspects(
         for metric, cell, value, groups in _cells(figure):
             tables[metric][cell] = value, groups
     again: dict[str, dict[Cell, float]] = defaultdict(dict)
-    for link in (one for own in alone.values() for one in own):
+    for link in (measured for several in alone.values() for measured in several):
         for metric, cell, value, _ in _cells(link):
             again[metric][cell] = min(value, again[metric].get(cell, value))
     limit = math.log(factor)
@@ -439,19 +441,19 @@ def _suspects(
                 by_location[cell[1], ""].append(cell)
             else:
                 unsure.add((metric, cell[1]))
-        for (location, kind), own in by_location.items():
-            ratios = [again[metric][cell] - usual for cell in own if cell in again[metric]]
+        for (location, kind), suspected in by_location.items():
+            ratios = [again[metric][cell] - usual for cell in suspected if cell in again[metric]]
             slow = median(ratios) if ratios else None
             suspects.append(
                 Suspect(
                     metric=metric,
                     location=location,
                     direction=kind,
-                    factor=math.exp(median(excess[cell] for cell in own)),
+                    factor=math.exp(median(excess[cell] for cell in suspected)),
                     alone_factor=None if slow is None else math.exp(slow),
                     conclusion="unknown" if slow is None else "fault" if slow > limit else "load",
                 )
             )
             if suspects[-1].conclusion != "fault":
-                unsure.update((metric, cell[1]) for cell in own if cell not in again[metric])
+                unsure.update((metric, cell[1]) for cell in suspected if cell not in again[metric])
     return suspects, unsure

@@ -126,24 +126,26 @@ class MPIPairs(Benchmark[MPIPairsSettings]):
     )
 
     def variants(self) -> list[str]:
-        own = self.settings
+        settings = self.settings
         return [
-            *(f"{count}-pairs" for count in own.pairs),
-            *(f"{count}-pairs{WITHIN}" for count in own.pairs_within),
+            *(f"{count}-pairs" for count in settings.pairs),
+            *(f"{count}-pairs{WITHIN}" for count in settings.pairs_within),
         ]
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
-        own = self.settings
-        yield from unknown_networks(own.networks, site)
-        if not own.share_cores:
-            yield from too_many_cores("pairs", max(own.pairs, default=0), site)
-            yield from too_many_cores("pairs_within", 2 * max(own.pairs_within, default=0), site)
+        settings = self.settings
+        yield from unknown_networks(settings.networks, site)
+        if not settings.share_cores:
+            yield from too_many_cores("pairs", max(settings.pairs, default=0), site)
+            yield from too_many_cores(
+                "pairs_within", 2 * max(settings.pairs_within, default=0), site
+            )
 
     def steps(self, job: Job) -> list[Step]:
         return [self._step(job, variant) for variant in self.variants()]
 
     def _step(self, job: Job, variant: str) -> Step:
-        own = self.settings
+        settings = self.settings
         count, within = _count(variant), variant.endswith(WITHIN)
         env = job.env
         rails = [
@@ -153,8 +155,9 @@ class MPIPairs(Benchmark[MPIPairsSettings]):
         command = [
             *NODE_PYTHON, "pin.py", str(count), json.dumps(rails or [{}]),
             "SLURM_PROCID" if job.nodes_share_cores else "SLURM_LOCALID", "--",
-            *job.program("mpi_pairs"), "-s", str(int(own.message_bytes)), "-w", str(own.window),
-            "-t", str(own.repetition_ms), "-r", str(own.repetitions),
+            *job.program("mpi_pairs"), "-s", str(int(settings.message_bytes)),
+            "-w", str(settings.window),
+            "-t", str(settings.repetition_ms), "-r", str(settings.repetitions),
         ]  # fmt: skip
         return Step(
             f"mpi-pairs-{variant}",
@@ -164,21 +167,21 @@ class MPIPairs(Benchmark[MPIPairsSettings]):
             tasks_per_node=2 * count if within else count,
             env=dict(job.within_env) if within else {},
             proves_path=not within,
-            overcommit=own.share_cores,
+            overcommit=settings.share_cores,
         )
 
     def _rails(self, job: Job) -> list[Rail]:
         return [job.rails[name] for name in self.settings.networks]
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
-        own = self.settings
+        settings = self.settings
         within = step.variant.endswith(WITHIN)
         parsed = parse(
             output(step, folder),
             pairs=_count(step.variant),
-            size=int(own.message_bytes),
-            window=own.window,
-            repetitions=own.repetitions,
+            size=int(settings.message_bytes),
+            window=settings.window,
+            repetitions=settings.repetitions,
             within=within,
         )
         if within:
@@ -186,10 +189,10 @@ class MPIPairs(Benchmark[MPIPairsSettings]):
         return over_rails(parsed, self._rails(job), job.interface)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        own = self.settings
+        settings = self.settings
         named = {
-            "": tuple(f"{count}-pairs" for count in own.pairs),
-            "within_": tuple(f"{count}-pairs{WITHIN}" for count in own.pairs_within),
+            "": tuple(f"{count}-pairs" for count in settings.pairs),
+            "within_": tuple(f"{count}-pairs{WITHIN}" for count in settings.pairs_within),
         }
         return {
             f"{prefix}{name}": metric._replace(variants=variants)
@@ -304,23 +307,29 @@ def _of_pattern(
     pattern: str, made: Sequence[Sequence[_Row]], volume: int, facts: dict[str, Any], prefix: str
 ) -> list[Metric]:
     """The metrics of the repetitions of a pattern, and its facts. ``volume``: bytes of a round."""
-    for number, own in enumerate(made):
-        begun, left = max(row.begin for row in own), min(row.until for row in own)
-        if any(row.start < begun or left < row.end for row in own):
+    for number, rows in enumerate(made):
+        begun, left = max(row.begin for row in rows), min(row.until for row in rows)
+        if any(row.start < begun or left < row.end for row in rows):
             raise ParseError(
                 f"in repetition {number} of {pattern} a pair was measured while another did not "
                 "send: the network never carried the sum"
             )
     if pattern == "latency":
-        trips = [fmean((row.end - row.start) / row.rounds / 2000 for row in own) for own in made]
+        trips = [
+            fmean((row.end - row.start) / row.rounds / 2000 for row in of_round)
+            for of_round in made
+        ]
         facts["scatter_percent"][pattern] = _scatter(trips)
         return [lower(f"{prefix}latency_us", median(trips), "us")]
-    rates = [[1000 * volume * row.rounds / (row.end - row.start) for row in own] for own in made]
-    totals = [sum(own) for own in rates]
-    of_pairs = [median(own) for own in zip(*rates, strict=True)]
+    rates = [
+        [1000 * volume * row.rounds / (row.end - row.start) for row in of_round]
+        for of_round in made
+    ]
+    totals = [sum(in_round) for in_round in rates]
+    of_pairs = [median(of_pair) for of_pair in zip(*rates, strict=True)]
     facts["pairs_MB_s"][pattern] = of_pairs
     facts["scatter_percent"][pattern] = _scatter(totals)
-    seconds = min(row.end - row.start for own in made for row in own) / 1e9
+    seconds = min(row.end - row.start for of_round in made for row in of_round) / 1e9
     total = higher(f"{prefix}{pattern}_MB_s", median(totals), "MB/s")
     slowest = [higher(f"{prefix}slowest_pair_MB_s", min(of_pairs), "MB/s")]
     return [replace(total, seconds=seconds), *(slowest if pattern == "uni" else [])]

@@ -187,8 +187,8 @@ def parse(text: str, seconds: float | None = None, rounding: float = SIX_DIGITS)
     end = _CRC.fullmatch(lines[-2]) if len(lines) > 3 and lines[-1] == "" else None
     if end is None:
         raise ParseError("expected '# crc32 ...' at the end: the file is cut off", len(lines))
-    own = "".join(f"{line}\n" for line in lines[:-2])
-    if zlib.crc32(own.encode()) != int(end[1], 16):
+    body = "".join(f"{line}\n" for line in lines[:-2])
+    if zlib.crc32(body.encode()) != int(end[1], 16):
         raise ParseError(f"expected lines of checksum {end[1]}: a line is damaged", len(lines) - 1)
     if lines[1] != _HEADING:
         raise ParseError(f"expected {_HEADING!r}, found {lines[1]!r}", 2)
@@ -282,14 +282,16 @@ def _timed_part(
 
     if not all(clock):
         return None
-    last = [max(own) for own in clock]
-    numbers = sorted(set.intersection(*({n - max(own) for n in own} for own in clock)))
+    last = [max(readings) for readings in clock]
+    numbers = sorted(
+        set.intersection(*({n - max(readings) for n in readings} for readings in clock))
+    )
     count = len(numbers)
     off = np.full((count, count), np.inf)  # from, to; the least of the ranks
     sums = np.zeros((2, count, count))  # ns, and ns in MPI
     unlike = np.zeros((count, count), dtype=bool)
-    for end, own in zip(last, clock, strict=True):
-        at = np.array([own[end + n] for n in numbers], dtype=float).T
+    for end, readings in zip(last, clock, strict=True):
+        at = np.array([readings[end + n] for n in numbers], dtype=float).T
         parts = at[:, None, :] - at[:, :, None]
         length = parts[0] / 1e9 / seconds
         off = np.minimum(off, np.abs(length - 1))

@@ -101,15 +101,15 @@ def sealed_lines(text: str, title: re.Pattern[str], what: str) -> tuple[list[str
     for index, line in enumerate(lines[start:], start):
         match = _CRC.fullmatch(line)
         if match and index + 1 < len(lines):  # the line is complete
-            own = lines[start:index]
-            checksum = zlib.crc32("".join(f"{line}\n" for line in own).encode())
+            block = lines[start:index]
+            checksum = zlib.crc32("".join(f"{line}\n" for line in block).encode())
             if checksum != int(match[1], 16):
                 raise ParseError(
                     f"expected lines of checksum {match[1]}, found {checksum:08x}: a line between "
                     f"{start + 1} and {index} is damaged, or is of another program",
                     index + 1,
                 )
-            return own, start + 1
+            return block, start + 1
     raise ParseError("expected '# crc32 ...' at the end: the table is cut off", len(lines))
 
 

@@ -112,9 +112,12 @@ def _faults(kind: type[Benchmark[Any]]) -> Iterator[tuple[str, str]]:
     if pseudo and pseudo not in PSEUDO_TRANSPORTS:
         names = ", ".join(PSEUDO_TRANSPORTS)
         yield f"pseudo_transport is {pseudo!r}", f"one of those in seatrial.base.names: {names}"
-    own = getattr(kind, "Settings", Settings)
-    if not isinstance(own, type) or not issubclass(own, Settings):
-        yield f"Settings is {own!r}", "a class derived from seatrial.benchmarks.benchmark.Settings"
+    settings = getattr(kind, "Settings", Settings)
+    if not isinstance(settings, type) or not issubclass(settings, Settings):
+        yield (
+            f"Settings is {settings!r}",
+            "a class derived from seatrial.benchmarks.benchmark.Settings",
+        )
     if not pseudo and not kind.program and not _defines(kind, "has_program"):
         yield "no program", 'add its name in a stack, such as program = "ring", or has_program'
 

@@ -44,12 +44,12 @@ def of_step(step: str, nodes: list[dict[str, Any]], shared: bool) -> list[Activi
     """The activity of each node's kernel. ``shared``: all nodes have one kernel, as in a lab."""
     activities = []
     for node in nodes:
-        if (own := activity(step, node)) is not None:
-            own.others_percent = _others(node, nodes if shared else [node], own.seconds)
+        if (of_node := activity(step, node)) is not None:
+            of_node.others_percent = _others(node, nodes if shared else [node], of_node.seconds)
             waited = node.get("waited_s")
-            if waited is not None and own.others_percent is not None:
-                own.waited_percent = min(100 * waited / own.seconds, own.others_percent)
-            activities.append(own)
+            if waited is not None and of_node.others_percent is not None:
+                of_node.waited_percent = min(100 * waited / of_node.seconds, of_node.others_percent)
+            activities.append(of_node)
     return activities
 
 
@@ -65,8 +65,8 @@ def _others(node: dict[str, Any], nodes: list[dict], seconds: float) -> float | 
         sides = before["cpu_ticks"], after["cpu_ticks"]
         ticks = [now - then for then, now in zip(*sides, strict=True)]
         excluded = sum(ticks[at] for at in (IDLE, IOWAIT, IRQ, SOFTIRQ)) / after["ticks_per_s"]
-        own = sum(each["after"]["used_s"] - each["before"]["used_s"] for each in nodes)
-        return 100 * max(0.0, int(after["cpus"]) - (excluded + own) / seconds)
+        used_s = sum(each["after"]["used_s"] - each["before"]["used_s"] for each in nodes)
+        return 100 * max(0.0, int(after["cpus"]) - (excluded + used_s) / seconds)
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError):
         return None
 

@@ -220,9 +220,9 @@ class Check(rfm.RunOnlyRegressionTest):
         """Variables of ``wire_up.SCRIPT`` that the step must not have."""
         held = context.held_job(self)
         nodes = len(held.nodes) if held else self.num_nodes
-        launcher, own = self.planned_transport.launcher, context.attachment(self).env
+        launcher, given = self.planned_transport.launcher, context.attachment(self).env
         unsuited = wire_up.unsuited(launcher, step.nodes or self.num_nodes, nodes)
-        return [name for name in unsuited if name not in own]
+        return [name for name in unsuited if name not in given]
 
     def modules_of(self, step: Step) -> list[str]:
         """The modules of a step's programs.

@@ -150,15 +150,15 @@ def configuration(plan: Plan, part: Part | None, file: Path) -> dict[str, Any]:
 def _partition(
     plan: Plan, part: Part | None, file: Path, name: str, profile: str
 ) -> dict[str, Any]:
-    own, planned = plan.partitions[name], plan.profiles[profile]
-    access = [f"--partition={name}", *own.options]
+    partition, planned = plan.partitions[name], plan.profiles[profile]
+    access = [f"--partition={name}", *partition.options]
     if planned.feature:
         access.append(f"--constraint={planned.feature}")
     used = name == plan.partition
     held = part.held(profile) if part and used else None
     return {
         "name": plan.partition_name(profile, name),
-        "descr": f"{own.description or name}, NIC profile {profile}",
+        "descr": f"{partition.description or name}, NIC profile {profile}",
         "scheduler": "local" if held else plan.backend,
         "launcher": "srun",
         "access": [] if held else access,
@@ -217,8 +217,8 @@ def _environments(plan: Plan, part: Part | None, name: str) -> list[dict[str, An
             for profile in attachment.profiles
             for partition in plan.partitions
         ]
-        own = _environment(plan, part, name, attachment)
-        environments.append({**own, "target_systems": partitions})
+        environment = _environment(plan, part, name, attachment)
+        environments.append({**environment, "target_systems": partitions})
     return environments
 
 

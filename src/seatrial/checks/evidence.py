@@ -105,10 +105,10 @@ def leave_out(check, evidence: StepEvidence, title: str) -> StepEvidence:
     if not wrong:
         return evidence
     names = [str(node["after"]["node"]) for node in evidence.nodes] + parsed.absent
-    own = {join.join(ends) for bad in wrong for other in names for join in ("-", ARROW)
+    not_measured = {join.join(ends) for bad in wrong for other in names for join in ("-", ARROW)
            for ends in ((bad, other), (other, bad))}  # fmt: skip
-    metrics = [metric for metric in parsed.metrics if metric.location not in own]
-    reasons = {at: why for at, why in parsed.unmeasured.items() if at not in own}
+    metrics = [metric for metric in parsed.metrics if metric.location not in not_measured]
+    reasons = {at: why for at, why in parsed.unmeasured.items() if at not in not_measured}
     for name, why in wrong.items():
         reasons[name] = "; ".join(filter(None, (why, reasons.get(name))))
     evidence.parsed = replace(parsed, metrics=metrics, unmeasured=reasons)
@@ -211,9 +211,9 @@ def ending(code: int, nodes: list[dict]) -> str:
     When one rank fails, srun ends the others by SIGTERM and may report their code.
     """
     codes = {node["after"]["node"]: node.get("exit_code") for node in nodes}
-    for name, own in codes.items():
-        if isinstance(own, int) and own not in (0, -signal.SIGTERM, 143):
-            return f"failed on {name}, where it {_how(own)}"
+    for name, exit_code in codes.items():
+        if isinstance(exit_code, int) and exit_code not in (0, -signal.SIGTERM, 143):
+            return f"failed on {name}, where it {_how(exit_code)}"
     return _how(code)
 
 
@@ -254,9 +254,9 @@ def tail(folder: Path, name: str) -> str:
         with contextlib.suppress(OSError):
             text = (folder / f"{name}{suffix}").read_text(errors="replace")[-TAIL * 10 :]
             lines = [line.strip() for line in text.splitlines() if line.strip()]
-            own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
-            if own:
-                return ": ..." + " | ".join(own[-3:])[-TAIL:]
+            of_program = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
+            if of_program:
+                return ": ..." + " | ".join(of_program[-3:])[-TAIL:]
             last = last or lines
     return ": ..." + " | ".join(last[-3:])[-TAIL:] if last else ""
 
@@ -301,8 +301,8 @@ def reported_path(check, step, folder: Path) -> str:
     pattern = check.planned_transport.path_report
     if not pattern:
         return ""
-    own = sorted(folder.glob(f"{step.name}.*.report"))
-    for file in (*own, folder / f"{step.name}.err", folder / f"{step.name}.out"):
+    reports = sorted(folder.glob(f"{step.name}.*.report"))
+    for file in (*reports, folder / f"{step.name}.err", folder / f"{step.name}.out"):
         if file.exists():
             for line in file.read_text(errors="replace").splitlines():
                 if re.search(pattern, line):
@@ -469,13 +469,13 @@ def combine(proofs: Iterable[PathProof]) -> PathProof | None:
         if key not in total:
             total[key] = counted.model_copy()
             continue
-        own = total[key]
+        summed = total[key]
         for name in counters.COUNTS:
-            setattr(own, name, getattr(own, name) + getattr(counted, name))
-        if own.interrupts is not None and counted.interrupts is not None:
-            own.interrupts += counted.interrupts
-        if own.rdma is not None and counted.rdma is not None:
-            own.rdma = counters.summed(own.rdma, counted.rdma)
+            setattr(summed, name, getattr(summed, name) + getattr(counted, name))
+        if summed.interrupts is not None and counted.interrupts is not None:
+            summed.interrupts += counted.interrupts
+        if summed.rdma is not None and counted.rdma is not None:
+            summed.rdma = counters.summed(summed.rdma, counted.rdma)
     return PathProof(
         network=proofs[0].network,
         data_path=proofs[0].data_path,

@@ -35,27 +35,32 @@ def known(
     # A profile sets the same on all its nodes.
     settings: dict[str, dict[str, Any]] = next(iter(planned.declared["nodes"].values()), {})
     bonds: dict[str, list[str]] = {
-        own["bond"]["name"]: own["bond"]["members"] for own in settings.values() if own.get("bond")
+        of_interface["bond"]["name"]: of_interface["bond"]["members"]
+        for of_interface in settings.values()
+        if of_interface.get("bond")
     }
     lines = _lines(plan, records)
     shapers = {
         name: Rate(
-            own["egress_bit_s"] * MB_S_PER_BIT_S,
+            of_interface["egress_bit_s"] * MB_S_PER_BIT_S,
             f"the egress rate of profile {profile}",
-            bucket_bytes(own["egress_bit_s"], own.get("mtu") or _mtu(records)),
+            bucket_bytes(of_interface["egress_bit_s"], of_interface.get("mtu") or _mtu(records)),
         )
-        for name, own in settings.items()
-        if own.get("egress_bit_s")
+        for name, of_interface in settings.items()
+        if of_interface.get("egress_bit_s")
     }
     if plan.transports[transport].data_path != "kernel":
         shapers = {}  # messages do not pass the queueing discipline
     for rates in (lines, shapers):
         for bond, names in bonds.items():
-            own = [rates[name] for name in names if name in rates]
+            rates_of = [rates[name] for name in names if name in rates]
             rates.pop(bond, None)
-            if len(own) == len(names):
-                source = " and ".join(dict.fromkeys(rate.source for rate in own))
-                value, bucket = sum(rate.value for rate in own), sum(rate.bucket for rate in own)
+            if len(rates_of) == len(names):
+                source = " and ".join(dict.fromkeys(rate.source for rate in rates_of))
+                value, bucket = (
+                    sum(rate.value for rate in rates_of),
+                    sum(rate.bucket for rate in rates_of),
+                )
                 rates[bond] = Rate(value, f"{source}, for each member of {bond}", bucket)
     interface = plan.transports[transport].under(profile, network).interface
     return Known(interface, lines, shapers, None if plan.virtual_time else _core(records))
@@ -106,7 +111,10 @@ def _reported(interface: str, records: list[dict[str, Any]]) -> int:
 def _mtu(records: list[dict[str, Any]]) -> int:
     """The largest MTU of the nodes' interfaces in bytes; Ethernet's default if none is known."""
     sides = [record["after"]["interfaces"].values() for record in records]
-    return max((own.get("mtu") or 0 for side in sides for own in side), default=0) or 1500
+    return (
+        max((of_interface.get("mtu") or 0 for side in sides for of_interface in side), default=0)
+        or 1500
+    )
 
 
 def _processor(record: dict[str, Any]) -> dict[str, Any]:

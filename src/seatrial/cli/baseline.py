@@ -101,9 +101,9 @@ def accepted_baseline(file: Path, trials: Path, change: str, by: str, reason: st
     from seatrial.report import changes
 
     site = file.parent.name
-    own = load_requirements(file) if file.exists() else Requirements()
+    requirements = load_requirements(file) if file.exists() else Requirements()
     with index.opened(trials, say) as known:
-        level = new_level(known, change, site, own)
+        level = new_level(known, change, site, requirements)
     say(f"accepting {changes.headline(level.finding)}")
     say(f"since {changes.when(level.finding)}; {changes.circumstances(level.finding)}")
     if level.ended:
@@ -114,8 +114,8 @@ def accepted_baseline(file: Path, trials: Path, change: str, by: str, reason: st
         change=level.finding.id, by=by, when=datetime.now(UTC).date(), reason=reason.strip(),
         newest=level.newest,
     )  # fmt: skip
-    results = [with_todays_names(one) for one in sources(level.folders, site)]
-    before = own.acceptance(level.finding.id)
+    results = [with_todays_names(trial) for trial in sources(level.folders, site)]
+    before = requirements.acceptance(level.finding.id)
     again = bool(before and joined(level.finding, before))
     return make_baseline(
         results, file, only=level.figures, courses=changes.courses(level), accepted=accepted,
@@ -143,21 +143,21 @@ def check_sources(results: list[Results], site: str) -> None:
     """
     problems = [
         Problem(
-            one.folder / RESULTS_FILE, None, "site",
-            f"a trial of site {one.trial.site!r}, and the baseline is of site {site!r}",
-            f"name trials of {site!r}, or give --site {one.trial.site}",
+            of_trial.folder / RESULTS_FILE, None, "site",
+            f"a trial of site {of_trial.trial.site!r}, and the baseline is of site {site!r}",
+            f"name trials of {site!r}, or give --site {of_trial.trial.site}",
         )
-        for one in results
-        if one.trial.site != site
+        for of_trial in results
+        if of_trial.trial.site != site
     ]  # fmt: skip
     if problems:
         raise InputError(problems)
     names: dict[str, list[str]] = {}
-    for one in results:
-        reasons = ["its verdict is reject"] if verdict_code(one) == EXIT_REJECTED else []
-        reasons += doubts(one)
+    for of_trial in results:
+        reasons = ["its verdict is reject"] if verdict_code(of_trial) == EXIT_REJECTED else []
+        reasons += doubts(of_trial)
         if reasons:
-            names.setdefault("; ".join(reasons), []).append(one.trial.trial)
-    for why, own in names.items():
-        say(f"warning: {some(own)}: {why}")
+            names.setdefault("; ".join(reasons), []).append(of_trial.trial.trial)
+    for why, of_reason in names.items():
+        say(f"warning: {some(of_reason)}: {why}")
     warn_of_settings(results)

@@ -86,7 +86,7 @@ def history(
     selects = any(patterns.values())
     worse = False
     with opened(trials, say, rebuild) as index:
-        own = trials_of(index, site)
+        of_site = trials_of(index, site)
         if site:
             patterns["site"] = [literal(site)]
         if selects:
@@ -96,13 +96,13 @@ def history(
                 write_page(index, page, patterns)
             say(f"page: {page}")
         if changes:
-            worse = show_changes(index, own, patterns, last)
+            worse = show_changes(index, of_site, patterns, last)
         elif page:
             pass
         elif selects:
             show_series(index, patterns, last)
         else:
-            show_trials(own, last)
+            show_trials(of_site, last)
             say(f"{len(index.series(**patterns))} series of figures; a selection shows them")
         for sentence in index.left_out():
             say(f"not counted: {sentence}")
@@ -112,12 +112,12 @@ def history(
 def trials_of(index: Index, site: str | None) -> list[KnownTrial]:
     """The trials of a site, or all. Raises InputError if the site has none."""
     trials = index.trials()
-    own = [trial for trial in trials if site in (None, trial.site)]
-    if site and not own:
+    of_site = [trial for trial in trials if site in (None, trial.site)]
+    if site and not of_site:
         text = f"{index.trials_folder} has no trial of the site {site!r}"
         hint = suggest(site, {trial.site for trial in trials})
         raise InputError([Problem("--site", None, "", text, hint)])
-    return own
+    return of_site
 
 
 def check_selection(index: Index, patterns: dict[str, list[str]]) -> None:
@@ -252,8 +252,8 @@ def notify(
         index = stack.enter_context(opened(trials, say))
         sent = notify.read_sent(trials, say)
         file = site_file(site).with_name(REQUIREMENTS_FILE)
-        own = requirements_of(description.name, file)
-        news = notify.news(index, description.name, sent.get(description.name), own)
+        requirements = requirements_of(description.name, file)
+        news = notify.news(index, description.name, sent.get(description.name), requirements)
         page = trials / HISTORY_FILE
         command_line = f"./seatrial history --changes --trials {trials}"
         text = message(news, str(page.resolve()) if page.exists() else command_line)
@@ -304,7 +304,7 @@ def prune(
         rows.append([candidate.name, str(candidate.files), megabytes(candidate.size_b), why])
     if rows:
         print_rows(out, ["trial", "files", "size", "raw evidence"], rows)
-    size = megabytes(sum(one.size_b for one in survey.removable))
+    size = megabytes(sum(candidate.size_b for candidate in survey.removable))
     say(f"{plural(survey.younger, 'trial')} younger, {survey.pruned} without raw evidence")
     word = "removing" if remove else "to remove"
     say(f"{word}: raw evidence of {plural(len(survey.removable), 'trial')}, {size}")
@@ -348,17 +348,17 @@ def show_series(index: Index, patterns: dict[str, list[str]], last: int) -> None
     if len(series) == 1:
         show_points(series[0], index.points(series[0]), last)
     elif len(series) > DETAILED:
-        for one in series:
-            say(one.name)
+        for each in series:
+            say(each.name)
         say(f"{len(series)} series; a selection of at most {DETAILED} shows their figures")
     else:
         rows = []
-        for one in series:
-            values = [point.value for point in index.points(one)]
+        for each in series:
+            values = [point.value for point in index.points(each)]
             rows.append(
-                [str(len(values)), quantity(values[-1], one.unit),
+                [str(len(values)), quantity(values[-1], each.unit),
                  number(statistics.median(values)), number(min(values)), number(max(values)),
-                 one.name]
+                 each.name]
             )  # fmt: skip
         print_rows(out, ["trials", "newest", "median", "least", "most", "series"], rows)
 

@@ -114,8 +114,8 @@ def surroundings_of(name: str, trials: Path | None = None) -> Surroundings:
     bounds = file.with_name("requirements.yaml")
     requirements = load_requirements(bounds) if bounds.is_file() else None
     place = trials or (TRIALS if TRIALS.is_dir() else None)
-    own = SiteTrials(place, site.name, _remark) if place else None
-    return Surroundings(site, stack, modules, requirements, own)
+    site_trials = SiteTrials(place, site.name, _remark) if place else None
+    return Surroundings(site, stack, modules, requirements, site_trials)
 
 
 def _remark(text: str) -> None:

@@ -52,8 +52,8 @@ def check_against_site(place: Path, requirements: Path | None) -> None:
     Those of the trial were checked before it ran, if its manifest says that they are the same.
     """
     copies = sorted(place.glob("config/*/site.yaml"))
-    own = sorted(place.glob("config/*/requirements.yaml"))
-    file = requirements or (own[0] if own and not manifest.has_manifest(place) else None)
+    kept = sorted(place.glob("config/*/requirements.yaml"))
+    file = requirements or (kept[0] if kept and not manifest.has_manifest(place) else None)
     if file is None:
         return
     rules = load_requirements(file, later.read_file(file, None if requirements else place))

@@ -99,12 +99,14 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _name_value(one: Any) -> None:
+def _name_value(parameter: Any) -> None:
     """Show the value of an option or argument as a word in capitals, not as a type of Python."""
-    kind = one.type_descriptor
-    if isinstance(one, TyperArgument):
-        one.metavar = one.metavar or str(one.name).upper()
-        setattr(one, "display_type_rich", lambda ctx: None)  # noqa: B010 - mypy refuses a method
-    elif not one.is_flag and one.metavar is None:
+    kind = parameter.type_descriptor
+    if isinstance(parameter, TyperArgument):
+        parameter.metavar = parameter.metavar or str(parameter.name).upper()
+        setattr(parameter, "display_type_rich", lambda ctx: None)  # noqa: B010 - mypy refuses a method
+    elif not parameter.is_flag and parameter.metavar is None:
         number = kind.annotation in (int, float)
-        one.metavar = "N" if number else "PATH" if kind.is_path else one.name.split("_")[-1].upper()
+        parameter.metavar = (
+            "N" if number else "PATH" if kind.is_path else parameter.name.split("_")[-1].upper()
+        )

@@ -91,15 +91,15 @@ def print_jobs(checked: CheckedSite, jobs: list[PlannedJob]) -> None:
     for heading in ("cases", "jobs", "nodes", "expected node hours", "at most"):
         table.add_column(heading, justify="right")
     rows: list[tuple[str, int, int, int, float, float]] = []
-    for profile, own in by_profile(jobs).items():
+    for profile, of_profile in by_profile(jobs).items():
         held = profile != "default" or checked.plan.virtual_time
-        nodes = max(job.nodes for job in own)
-        width = {job.key: nodes if held else job.nodes for job in own}
-        expected = sum(width[job.key] * job.seconds for job in own) * repeats / 3600
-        limit = sum(width[job.key] * job.limit_s for job in own) * repeats / 3600
+        nodes = max(job.nodes for job in of_profile)
+        width = {job.key: nodes if held else job.nodes for job in of_profile}
+        expected = sum(width[job.key] * job.seconds for job in of_profile) * repeats / 3600
+        limit = sum(width[job.key] * job.limit_s for job in of_profile) * repeats / 3600
         cases = sum(case.profile == profile for case in checked.plan.cases)
         rows.append(
-            (profile, cases, rounds if held else len(own) * repeats, nodes, expected, limit)
+            (profile, cases, rounds if held else len(of_profile) * repeats, nodes, expected, limit)
         )
     _, all_cases, counts, widths, hours, limits = zip(*rows, strict=True)
     total = ("total", sum(all_cases), sum(counts), max(widths), sum(hours), sum(limits))

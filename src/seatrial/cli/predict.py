@@ -139,9 +139,9 @@ def predict(
         selector = SELECTORS.get(chosen.partition("-")[0], "ompi")
         run = of.runner(kernels.command, selector, limit, counter=counter, progress=tell)
         try:
-            own = of.selected(runs, chosen, profile, network)
+            samples = of.selected(runs, chosen, profile, network)
             variant = f"{kernel}.{problem_class}" if kernel else ""
-            known = of.calibrated(own, programs.build_pingpong(folder), run, limit, variant)
+            known = of.calibrated(samples, programs.build_pingpong(folder), run, limit, variant)
         except ValueError as error:
             raise InputError(f"{chosen} under {profile}: {error}") from None
         say(f"{chosen} under {profile}, SimGrid {version}")
@@ -168,7 +168,7 @@ def predict(
             ]
             title = program
         else:
-            compared = of.compare(known, own, kernel, run(known.network))
+            compared = of.compare(known, samples, kernel, run(known.network))
             simulate_one = of.runner(
                 kernels.command, selector, limit, alltoallv, counter, tell
             )(known.network)  # fmt: skip

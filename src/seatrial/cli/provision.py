@@ -138,16 +138,16 @@ def lab_for(
             profiles = len({case.profile for case in plan.cases})
             most = guests_for(site, profiles) if started else 1
             for number in range(2, most + 1):
-                one = further_lab(str(site_file), number)
+                machine = further_lab(str(site_file), number)
                 try:
-                    if one.up(partial(_tell_guest, tell, number, most)):
-                        further.append(one)
-                        ended.append(one)
+                    if machine.up(partial(_tell_guest, tell, number, most)):
+                        further.append(machine)
+                        ended.append(machine)
                 except LabError as error:
                     out.print(f"the trial runs with fewer guests: {error}", markup=False)
                     break
-        for one in (lab, *further):
-            one.add_bind(output.resolve())
+        for machine in (lab, *further):
+            machine.add_bind(output.resolve())
         yield [machine_of(one) for one in (lab, *further)]
 
 

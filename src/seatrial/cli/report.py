@@ -78,8 +78,8 @@ def keep_report(results: Results) -> None:
     The caller holds the trial's lock. Raises InputError as ``manifest.check_own``, LabError.
     """
     has_manifest = manifest.has_manifest(results.folder)
-    own = str((results.output / REPORT_FILE).relative_to(results.folder))
-    if has_manifest and own in manifest.read(results.folder):
+    report_file = str((results.output / REPORT_FILE).relative_to(results.folder))
+    if has_manifest and report_file in manifest.read(results.folder):
         say("the report is in the manifest and stays as it is; --output writes a new one elsewhere")
         return
     manifest.check_own(results.folder)

@@ -214,7 +214,7 @@ def check(
     for sentence in here:
         _say(f"wrong {sentence}")
         _say(f"      -> seatrial slurm install --site {site}")
-    if here or not all(one.good for one in findings):
+    if here or not all(finding.good for finding in findings):
         raise typer.Exit(EXIT_REJECTED)
 
 
@@ -248,14 +248,14 @@ def _refuse_in_use(root: Path, layout: Layout, not_in_use: bool = False) -> None
         )
     file = root / layout.slurm.lstrip("/") / "slurm.conf"
     if root != Path("/"):
-        for one in unread if os.path.lexists(file) else []:
-            out.print(f"not read, so it may name our files: {one}", markup=False)
+        for path in unread if os.path.lexists(file) else []:
+            out.print(f"not read, so it may name our files: {path}", markup=False)
         return
     try:
         config = parse_config(_scontrol(["show", "config"], None))
     except LabError as error:
         present = os.path.lexists(file)
-        unknown = [f"not read: {one}" for one in unread if present]
+        unknown = [f"not read: {path}" for path in unread if present]
         unknown += [*running.daemons(), *([] if present else running.configless())]
         if unknown and not not_in_use:
             raise InputError(

@@ -74,10 +74,10 @@ def test_name(plan: Plan, name: str) -> str:
 
 def numbered(plan: Plan, repeat: int) -> str:
     """The number of a run as people count it: ``repeat 1``, ``round 2, repeat 1``."""
-    before, own = divmod(repeat, plan.repeats)
+    before, in_round = divmod(repeat, plan.repeats)
     if plan.rounds == 1 or before >= plan.rounds:
         return f"repeat {repeat + 1}"
-    return f"round {before + 1}, repeat {own + 1}"
+    return f"round {before + 1}, repeat {in_round + 1}"
 
 
 class Bar:

@@ -132,11 +132,11 @@ def pooled(trials: Sequence[Path] | None) -> list[Results]:
     """
     results = [_so_far(folder) or unchanged(folder) for folder in trials or [newest(None)]]
     check_origin(results)
-    for one in results:
-        for reason in doubts(one):
-            say(f"warning: {one.trial.trial}: {reason}")
-        if lacking := one.trial.lacking_in_record:
-            say(f"note: {one.trial.trial}: {lacking}")
+    for of_trial in results:
+        for reason in doubts(of_trial):
+            say(f"warning: {of_trial.trial.trial}: {reason}")
+        if lacking := of_trial.trial.lacking_in_record:
+            say(f"note: {of_trial.trial.trial}: {lacking}")
     warn_of_settings(results)
     return results
 

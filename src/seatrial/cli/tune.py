@@ -84,7 +84,7 @@ def tune(
     way = _way(figure, better, unit)
     asked = (figure, better, unit, settings, run_limit, profile, transport, ranks_per_node)
     if not program and output and (output / "record.jsonl").exists():
-        if any(one for one in asked):
+        if any(option for option in asked):
             raise InputError(
                 f"--output {output}: a tune is continued as it began; without PROGRAM only "
                 "--node-hours and --time-limit can be given"

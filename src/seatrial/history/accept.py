@@ -48,7 +48,7 @@ class NewLevel:
 
     @property
     def folders(self) -> list[Path]:
-        return sorted({folder for own in self.figures.values() for folder in own})
+        return sorted({folder for folders in self.figures.values() for folder in folders})
 
 
 def new_level(
@@ -106,8 +106,8 @@ def _parts(index: Index, level: NewLevel) -> list[Part]:
         ):
             others.setdefault(key, []).append(series.location)
     return [
-        Part(f"{case.id}: {metric}", sorted(changed[case, metric]), own)
-        for (case, metric), own in others.items()
+        Part(f"{case.id}: {metric}", sorted(changed[case, metric]), folders)
+        for (case, metric), folders in others.items()
     ]
 
 
@@ -129,15 +129,15 @@ def loose(known: Sequence[Finding], requirements: Requirements) -> list[str]:
     level: later trials are of the old one, and the bounds are not. ``known``: all of the site."""
     names, result = {finding.id for finding in known}, []
     for accepted in requirements.accepted:
-        own = [
+        baselines = [
             rule for rule in requirements.rules if f"({accepted.change})" in rule.threshold.source
         ]
-        if own and accepted.change not in names:
+        if baselines and accepted.change not in names:
             result.append(
                 f"{accepted.change} was accepted on {accepted.when} by {accepted.by}, and is no "
                 "change any more: "
                 "later trials are of the old level; still in force at the accepted one: "
-                f"{plural(len(own), 'baseline requirement')}"
+                f"{plural(len(baselines), 'baseline requirement')}"
             )
     return list(dict.fromkeys(result))
 

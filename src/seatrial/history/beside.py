@@ -43,8 +43,8 @@ class Place(NamedTuple):
 def place_beside(moved: Sequence[Moved]) -> Place | None:
     """The place whose series differ most clearly from the common effect; None if none does."""
     groups: dict[Hashable, list[Moved]] = {}
-    for one in moved:
-        groups.setdefault(one.group, []).append(one)
+    for column in moved:
+        groups.setdefault(column.group, []).append(column)
     places = [_place(name, groups) for name in _candidates(groups)]
     known = [place for place in places if place]
     return max(known, key=lambda place: (round(place.gain, 6), place.own > 0), default=None)
@@ -52,9 +52,9 @@ def place_beside(moved: Sequence[Moved]) -> Place | None:
 
 def _candidates(groups: dict[Hashable, list[Moved]]) -> list[str]:
     far: dict[str, list[float]] = {}
-    for own in groups.values():
-        middle = statistics.median([moved.worse for moved in own])
-        for moved in own:
+    for group in groups.values():
+        middle = statistics.median([moved.worse for moved in group])
+        for moved in group:
             for name in moved.names:
                 far.setdefault(name, []).append(abs(moved.worse - middle))
     return sorted(far, key=lambda name: (-sum(far[name]) / len(far[name]), name))[:_TRIED]
@@ -63,9 +63,9 @@ def _candidates(groups: dict[Hashable, list[Moved]]) -> list[str]:
 def _place(name: str, groups: dict[Hashable, list[Moved]]) -> Place | None:
     having: dict[Hashable, tuple[float, list[float]]] = {}
     inside = outside = hits = others = 0
-    for group, own in groups.items():
-        at = [moved for moved in own if name in moved.names]
-        rest = [moved for moved in own if name not in moved.names]
+    for group, of_group in groups.items():
+        at = [moved for moved in of_group if name in moved.names]
+        rest = [moved for moved in of_group if name not in moved.names]
         if not at or not rest:
             continue
         common = statistics.median([moved.worse for moved in rest])
@@ -77,11 +77,11 @@ def _place(name: str, groups: dict[Hashable, list[Moved]]) -> Place | None:
         inside, outside = inside + len(at), outside + len(rest)
         hits += len(left)
         others += sum(_differs(moved, common, error) for moved in rest)
-    lefts = [one for _, left in having.values() for one in left]
+    lefts = [effect for _, left in having.values() for effect in left]
     if len(lefts) < 2 or others > (1 - _MOST) * outside:
         return None
     own_effect = statistics.median(lefts)
-    if any(one * own_effect < 0 for one in lefts):
+    if any(effect * own_effect < 0 for effect in lefts):
         return None
     gain = likelihood(hits, inside) + likelihood(others, outside)
     gain -= likelihood(hits + others, inside + outside)

@@ -102,9 +102,9 @@ def sites(
     result = []
     under = index.conditions() if chosen else {}
     waits = index.waits() if chosen else {}
-    for name, own in sorted(of_site.items()):
-        site = SiteHistory(name, trials, under, own, (requirements or {}).get(name), waits)
-        if any(one.series not in chosen for one in own):
+    for name, columns in sorted(of_site.items()):
+        site = SiteHistory(name, trials, under, columns, (requirements or {}).get(name), waits)
+        if any(column.series not in chosen for column in columns):
             site.select(chosen)
         if site.columns:
             result.append(site)
@@ -120,7 +120,7 @@ def newest(
     of_site: dict[str, list[int]] = {}
     for trial in in_time(index.trials()):
         of_site.setdefault(trial.site, []).append(trial.id)
-    chosen = {number for own in of_site.values() for number in own[-trials:]}
+    chosen = {number for numbers in of_site.values() for number in numbers[-trials:]}
     return [
         finding for finding in findings(index, requirements, **patterns)
         if chosen & {
@@ -148,7 +148,8 @@ class SiteHistory:
         self.findings = described(changes, drafts)
         self.columns = table.columns
         self.changes = {
-            one: [(part.at, part.change) for part in own] for one, own in changes.every.items()
+            column: [(part.at, part.change) for part in parts]
+            for column, parts in changes.every.items()
         }
         for column, shown, at, change in wholes:
             known = {id(part.change) for part in shown}
@@ -170,7 +171,7 @@ class SiteHistory:
         self._cases = [case for case in self._cases if case in cases]
         for finding in self.findings:
             finding.listed = [change for change in finding.changes if change.series in wanted]
-        self.findings = [one for one in self.findings if one.listed]
+        self.findings = [finding for finding in self.findings if finding.listed]
 
     def versions(self) -> dict[int, dict[Condition, list[Case]]]:
         """What changed on which night, as a position, and in which cases."""

@@ -191,8 +191,8 @@ def compare(
     wanted = {series.key: series for series in index.series(**(patterns or {}))}
     points = [side.points(wanted) for side in figures]
     of_sides = [side.nodes(under) for side in figures]
-    nodes = {node for own in of_sides for several in own.values() for one in several
-             for node in one}  # fmt: skip
+    nodes = {node for by_site in of_sides for several in by_site.values() for nodes_of in several
+             for node in nodes_of}  # fmt: skip
     swapped = places.replaced(*of_sides)
     if swapped and len(swapped[0]) == 1:
         _continue(points, wanted, Locations([], nodes), swapped[0][0], swapped[1][0])
@@ -228,7 +228,10 @@ def _continue(
     before, after = points
     for key in [one for one in before if one not in after]:
         others = (series.key for series in places.in_place_of(wanted[key], gone, new, locations))
-        if other := next((one for one in others if one in after and one not in before), None):
+        if other := next(
+            (candidate for candidate in others if candidate in after and candidate not in before),
+            None,
+        ):
             before[other] = before.pop(key)
 
 
@@ -236,9 +239,9 @@ def _units(a: Iterable[SeriesKey], b: Iterable[SeriesKey]) -> list[str]:
     """Of the series that have no unit in both groups: ``netpipe...: latency_us in us and in ms``.
     A figure is never converted: nothing says which of two names of a unit is meant."""
     units: list[dict[tuple[str, str], set[str]]] = [{}, {}]
-    for own, side in zip(units, (a, b), strict=True):
+    for of_side, side in zip(units, (a, b), strict=True):
         for site, name, unit in side:
-            own.setdefault((site, name), set()).add(unit)
+            of_side.setdefault((site, name), set()).add(unit)
     return [
         f"{key[1]} in {', '.join(sorted(old))} and in {', '.join(sorted(new))}"
         for key, old in units[0].items() if (new := units[1].get(key)) and not old & new
@@ -255,7 +258,9 @@ class _Side:
         self.index, self.text = index, text
         self.condition = condition_of(text)
         if self.condition:
-            self.cases = {key for key, own in under.items() if self.condition.matches(own)}
+            self.cases = {
+                key for key, conditions in under.items() if self.condition.matches(conditions)
+            }
             if not self.cases:
                 globs.check([self.condition.pattern])
                 hint = known_conditions(under.values(), self.condition.name)
@@ -280,8 +285,8 @@ class _Side:
         """Case -> the sets of nodes of its trials."""
         result: dict[str, set[frozenset[str]]] = {}
         for key in self.cases:
-            if own := under[key].get(NODES):
-                result.setdefault(key[1], set()).add(frozenset(own.split(", ")))
+            if listed := under[key].get(NODES):
+                result.setdefault(key[1], set()).add(frozenset(listed.split(", ")))
         return result
 
     def points(self, wanted: dict[SeriesKey, Series]) -> dict[SeriesKey, list[Point]]:
@@ -298,10 +303,10 @@ def _columns(of_series: Sequence[Sequence[Point]], by_repeats: bool) -> _Array:
     if by_repeats:
         values = [point.samples for (point,) in of_series]
         table = np.full((len(values), max(map(len, values))), np.nan)
-        for row, own in enumerate(values):
-            table[row, : len(own)] = own
+        for row, of_trial in enumerate(values):
+            table[row, : len(of_trial)] = of_trial
         return table
-    numbers = sorted({(p.trial.started, p.trial.id) for own in of_series for p in own})
+    numbers = sorted({(p.trial.started, p.trial.id) for of_trial in of_series for p in of_trial})
     column = {number: at for at, (_, number) in enumerate(numbers)}
     table = np.full((len(of_series), len(column)), np.nan)
     for row, points in enumerate(of_series):
@@ -374,14 +379,14 @@ def _has_failed(series: Series, values: _Array | list[float]) -> bool:
 
 def _of_failed(series: Series, a: list[float], b: list[float], tested: Word) -> Word:
     """The verdict of a series with figures of 0 that must be above it. ``tested``: by the test."""
-    bad_a, bad_b = (sum(is_zero(series.unit, x) for x in own) / len(own) for own in (a, b))
+    bad_a, bad_b = (sum(is_zero(series.unit, x) for x in side) / len(side) for side in (a, b))
     if {bad_a, bad_b} == {0, 1}:
         return "worse" if bad_b else "better"
     return "can't tell" if tested == "same" and bad_a != bad_b else tested
 
 
 def _ratio_of_medians(a: list[float], b: list[float]) -> float:
-    before, after = (max(statistics.median(own), 0.0) for own in (a, b))
+    before, after = (max(statistics.median(side), 0.0) for side in (a, b))
     if before:
         return after / before
     return math.inf if after else 1.0
@@ -470,8 +475,8 @@ def _deals(count: int, first: int) -> _Array:
     if math.comb(count, first) <= DRAWN + 1:
         chosen = list(combinations(range(count), first))
         deals = np.zeros((count, len(chosen)))
-        for column, own in enumerate(chosen):
-            deals[list(own), column] = 1
+        for column, dealt in enumerate(chosen):
+            deals[list(dealt), column] = 1
         return deals
     draw = np.random.default_rng(count * 1000 + first)  # the same answer each time
     deals = np.zeros((count, DRAWN + 1))
@@ -513,11 +518,11 @@ def _differences(
     """The conditions whose values are not the same in both groups, in one case or more."""
     trials: dict[str, dict[str, list[dict[str, set[int]]]]] = {}  # name, case, group, value
     for case, keys in of_case.items():
-        groups = [[point for key in keys for point in own[key]] for own in points]
-        for name in {name for own in groups for point in own for name in point.conditions}:
+        groups = [[point for key in keys for point in by_key[key]] for by_key in points]
+        for name in {name for group in groups for point in group for name in point.conditions}:
             sides = trials.setdefault(name, {}).setdefault(case, [{}, {}])
-            for side, own in zip(sides, groups, strict=True):
-                for point in own:
+            for side, group in zip(sides, groups, strict=True):
+                for point in group:
                     value = point.conditions.get(name)
                     if is_of_case(name):
                         value = value_in(point.conditions, name)
@@ -539,8 +544,9 @@ def _counts(of_cases: Sequence[dict[str, set[int]]]) -> dict[str, int]:
     """Value -> trials with it in one of the cases, most first."""
     trials: dict[str, set[int]] = {}
     for values in of_cases:
-        for value, own in values.items():
-            trials.setdefault(value, set()).update(own)
+        for value, numbers in values.items():
+            trials.setdefault(value, set()).update(numbers)
     return {
-        value: len(own) for value, own in sorted(trials.items(), key=lambda x: (-len(x[1]), x[0]))
+        value: len(numbers)
+        for value, numbers in sorted(trials.items(), key=lambda x: (-len(x[1]), x[0]))
     }

@@ -50,29 +50,30 @@ def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str
     benchmarks = {
         name: {f"{BENCHMARK}{name}.{key}": _cut(value) for key, value in _flat(settings)}
         for name, settings in (
-            (renamed.CHECKS.get(name, name), own) for name, own in trial.benchmarks.items()
+            (renamed.CHECKS.get(name, name), settings)
+            for name, settings in trial.benchmarks.items()
         )
     }
     values: dict[Case, dict[str, set[str]]] = {}
     of_nodes: dict[Case, dict[str, dict[str, str]]] = {}
     for run in runs:
         case = renamed.todays_case(run.case)
-        own = values.setdefault(case, {})
+        of_case = values.setdefault(case, {})
         of_nodes.setdefault(case, {}).update(_nodes_differ(run))
-        own.setdefault(NODES, set()).update(run.job.nodes)
+        of_case.setdefault(NODES, set()).update(run.job.nodes)
         for name, value in run.versions.items():
-            own.setdefault(name, set()).add(value)
+            of_case.setdefault(name, set()).add(value)
     for case, differing in of_nodes.items():
         values[case] |= {name: {of_nodes_text(by_node)} for name, by_node in differing.items()}
     return {
         case: {
             **general,
-            **{name: ", ".join(sorted(several)) for name, several in own.items() if several},
+            **{name: ", ".join(sorted(several)) for name, several in of_one.items() if several},
             **profiles.get(case.profile, {}),
             **transports.get(case.transport, {}),
             **benchmarks.get(case.check, {}),
         }
-        for case, own in values.items()
+        for case, of_one in values.items()
     }
 
 
@@ -80,14 +81,14 @@ def different_settings(results: Sequence[Results]) -> list[str]:
     """A sentence for each declared setting that is not the same in all trials of one of the cases:
     their figures are not of one kind. A trial that does not have it on record does not differ."""
     of_case: dict[Case, list[tuple[str, dict[str, str]]]] = {}
-    for one in results:
-        for case, conditions in conditions_of(one.trial, iter(one.runs)).items():
+    for of_trial in results:
+        for case, conditions in conditions_of(of_trial.trial, iter(of_trial.runs)).items():
             declared = {name: text for name, text in conditions.items() if is_setting(name)}
-            of_case.setdefault(case, []).append((one.trial.trial, declared))
+            of_case.setdefault(case, []).append((of_trial.trial.trial, declared))
     values: dict[str, dict[str, dict[str, None]]] = {}  # name, value, trials in their order
-    for own in of_case.values():
-        for name in sorted({name for _, conditions in own for name in conditions}):
-            known = [(trial, value_in(conditions, name)) for trial, conditions in own]
+    for of_trials in of_case.values():
+        for name in sorted({name for _, conditions in of_trials for name in conditions}):
+            known = [(trial, value_in(conditions, name)) for trial, conditions in of_trials]
             if len({value for _, value in known if value is not None}) > 1:
                 for trial, value in known:
                     if value is not None:
@@ -112,9 +113,9 @@ def _nodes_differ(run: Run) -> dict[str, dict[str, str]]:
                 if value := " ".join(str(state[key]) for key in fields if state.get(key)):
                     name = kind if kind in _OF_NODE else f"{kind} of {interface}"
                     by_node.setdefault(name, {})[node] = value
-    every = {name: {node: own.get(node, "none") for node in run.nic}
-             for name, own in by_node.items() if name in run.versions}  # fmt: skip
-    return {name: own for name, own in every.items() if len(set(own.values())) > 1}
+    every = {name: {node: of_node.get(node, "none") for node in run.nic}
+             for name, of_node in by_node.items() if name in run.versions}  # fmt: skip
+    return {name: of_node for name, of_node in every.items() if len(set(of_node.values())) > 1}
 
 
 def _settings(use: ProfileUse) -> dict[str, str]:
@@ -122,13 +123,13 @@ def _settings(use: ProfileUse) -> dict[str, str]:
     on which an interface is not declared to have it has "none"."""
     by_node: dict[str, dict[str, str]] = {}
     for node, interfaces in use.settings.items():
-        for interface, own in interfaces.items():
-            for name, value in _flat(own):
+        for interface, facts in interfaces.items():
+            for name, value in _flat(facts):
                 by_node.setdefault(f"{SETTING}{name} of {interface}", {})[node] = value
     values = {f"{SETTING}{name}": value for name, value in _flat(use.node_settings)}
     return values | {
-        name: of_nodes_text({node: own.get(node, "none") for node in use.settings})
-        for name, own in by_node.items()
+        name: of_nodes_text({node: of_node.get(node, "none") for node in use.settings})
+        for name, of_node in by_node.items()
     }
 
 
@@ -184,10 +185,10 @@ def of_nodes_text(by_node: Mapping[str, str]) -> str:
     first, *others = sorted(counts, key=lambda value: (-counts[value], value))
     parts = [first]
     for value in others:
-        own = sorted((node for node, one in by_node.items() if one == value), key=natural)
-        names = " ".join(own)
+        nodes = sorted((node for node, other in by_node.items() if other == value), key=natural)
+        names = " ".join(nodes)
         if len(names) > _LONG:
-            names = f"{len(own)} nodes; {_digest(own)}"
+            names = f"{len(nodes)} nodes; {_digest(nodes)}"
         parts.append(f"{value} ({names})")
     return ", ".join(parts)
 
@@ -205,8 +206,8 @@ def value_on(text: str, node: str) -> str | None:
     for value, names in parts:
         if names is not None and node in names.split():
             return value
-    own = [value for value, names in parts if names is None]
-    return own[0] if len(own) == 1 else None
+    of_all = [value for value, names in parts if names is None]
+    return of_all[0] if len(of_all) == 1 else None
 
 
 def _parted(text: str) -> list[tuple[str, str | None]]:

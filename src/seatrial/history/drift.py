@@ -98,17 +98,19 @@ def _steps(course: Course, known: Span | None) -> float:
         table = np.stack(columns, axis=1)
         solution = np.linalg.lstsq(table, course.values, rcond=None)[0]
         rests.append(float(((course.values - table @ solution) ** 2).sum()))
-    own = len(course.steps) + len(fixed)
-    return _cost(min(rests), len(course.nights)) + own * math.log(len(course.nights)) / 2
+    breaks = len(course.steps) + len(fixed)
+    return _cost(min(rests), len(course.nights)) + breaks * math.log(len(course.nights)) / 2
 
 
 def _slopes(course: Course, ramps: Array, first: int) -> Array:
     """The cost of a series with each drift. ``ramps``: of all nights from ``first`` on."""
-    own = ramps[:, course.nights.astype(int) - first]
+    ramps_here = ramps[:, course.nights.astype(int) - first]
     count = len(course.values)
     rest = course.values - course.values.mean()
-    squares = np.einsum("ij,ij->i", own, own) - count * own.mean(axis=1) ** 2
-    explained = np.divide((own @ rest) ** 2, squares, out=np.zeros(len(own)), where=squares > 1e-9)
+    squares = np.einsum("ij,ij->i", ramps_here, ramps_here) - count * ramps_here.mean(axis=1) ** 2
+    explained = np.divide(
+        (ramps_here @ rest) ** 2, squares, out=np.zeros(len(ramps_here)), where=squares > 1e-9
+    )
     least = np.maximum(float(rest @ rest) - explained, count * LEAST_SCATTER**2)
     result: Array = count / 2 * np.log(least / count) + math.log(count) / 2
     return result
@@ -127,7 +129,7 @@ def _cost(rest: float, count: int) -> float:
 
 def _tried(courses: Sequence[Course]) -> NDArray[np.int64]:
     """Begins and ends of a drift: the changes that are to be explained lie within, or near."""
-    steps = [own for course in courses for _, own in course.steps]
+    steps = [step for course in courses for _, step in course.steps]
     first = min(int(course.nights[0]) for course in courses)
     last = max(int(course.nights[-1]) for course in courses)
     begins = np.unique(np.linspace(first, min(steps) - 1, _TRIED).astype(int))

@@ -138,8 +138,8 @@ def read_entry(folder: Path) -> Entry:
     planned = [run for run in results.runs if not trial.is_rerun(run)]
     collected = [
         figure
-        for own in collect(trial, planned).values()
-        for alike in own.values()
+        for by_metric in collect(trial, planned).values()
+        for alike in by_metric.values()
         for figure in alike.values()
         if figure.values
         and not figure.doubt
@@ -187,7 +187,7 @@ def _waits(runs: list[Run]) -> dict[Case, float]:
     of_case: dict[Case, list[Run]] = {}
     for run in filter(is_valid, runs):
         of_case.setdefault(renamed.todays_case(run.case), []).append(run)
-    known = {case: longest_wait(own) for case, own in of_case.items()}
+    known = {case: longest_wait(of_trial) for case, of_trial in of_case.items()}
     return {case: wait for case, wait in known.items() if wait is not None}
 
 
@@ -246,8 +246,10 @@ def _read_older(folder: Path) -> Results | None:
                 if record.get("job"):
                     record["job"] = _part(record["job"], "job")
                 if isinstance(record.get("activity"), list):
-                    own = [_part(one, "activity") for one in record["activity"]]
-                    record["activity"] = [one for one in own if "waited_percent" in one]
+                    activities = [_part(activity, "activity") for activity in record["activity"]]
+                    record["activity"] = [
+                        activity for activity in activities if "waited_percent" in activity
+                    ]
                 if record.get("path"):
                     record["path"] = {**_part(record["path"], "path"), "counters": []}
                 if record["record"] == "trial":

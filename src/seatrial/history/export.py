@@ -246,22 +246,24 @@ def _of_trials(samples: _Samples, index: Index, trials: Sequence[KnownTrial]) ->
     for trial in trials:
         sites.setdefault(trial.site, []).append(trial)
     samples.metric("seatrial_trial_verdict", "1 for the verdict of the trial, else 0.")
-    for site, own in sites.items():
+    for site, of_site in sites.items():
         for verdict in VERDICTS:
             labels = {"site": _text(site), "verdict": verdict}
-            values = [(one.started, float((one.verdict or "none") == verdict)) for one in own]
+            values = [
+                (trial.started, float((trial.verdict or "none") == verdict)) for trial in of_site
+            ]
             samples.series("seatrial_trial_verdict", labels, values)
     samples.metric("seatrial_trial_figures", "Number of figures of the trial.")
-    for site, own in sites.items():
-        counts = [(one.started, float(one.figures)) for one in own]
+    for site, of_site in sites.items():
+        counts = [(trial.started, float(trial.figures)) for trial in of_site]
         samples.series("seatrial_trial_figures", {"site": _text(site)}, counts)
     samples.metric("seatrial_trial_unproven", "1 if the trial has no SHA256SUMS, else 0.")
-    for site, own in sites.items():
-        marks = [(one.started, float(not one.proven)) for one in own]
+    for site, of_site in sites.items():
+        marks = [(trial.started, float(not trial.proven)) for trial in of_site]
         samples.series("seatrial_trial_unproven", {"site": _text(site)}, marks)
     samples.metric("seatrial_trial_start_timestamp_seconds", "Begin of the trial, Unix time.")
-    for site, own in sites.items():
-        times = [(one.started, one.started.timestamp()) for one in own]
+    for site, of_site in sites.items():
+        times = [(trial.started, trial.started.timestamp()) for trial in of_site]
         samples.series("seatrial_trial_start_timestamp_seconds", {"site": _text(site)}, times)
     conditions = _conditions(index, trials)
     for name, help_text, keys in (
@@ -270,9 +272,9 @@ def _of_trials(samples: _Samples, index: Index, trials: Sequence[KnownTrial]) ->
          ("profile", "setting", "value")),
     ):  # fmt: skip
         samples.metric(f"seatrial_{name}_info", help_text)
-        for site, own in sites.items():
+        for site, of_site in sites.items():
             of_labels: dict[tuple[str, ...], list[tuple[datetime, float]]] = {}
-            for trial in own:
+            for trial in of_site:
                 for words in conditions.get(trial.id, ()):
                     if len(words) == len(keys):
                         of_labels.setdefault(words, []).append((trial.started, 1.0))
@@ -287,9 +289,9 @@ def _conditions(index: Index, trials: Sequence[KnownTrial]) -> dict[int, set[tup
     say nothing of the trial."""
     profiles = {series.case.id: series.case.profile for series in index.series()}
     result: dict[int, set[tuple[str, ...]]] = {}
-    for (trial, case), own in index.conditions([one.id for one in trials]).items():
+    for (trial, case), conditions in index.conditions([one.id for one in trials]).items():
         labels = result.setdefault(trial, set())
-        for name, value in own.items():
+        for name, value in conditions.items():
             words = (_text(plain_name(name)), _short(_text(value)))
             if is_setting(name):
                 profile = "" if is_of_case(name) else profiles.get(case)

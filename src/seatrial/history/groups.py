@@ -48,8 +48,8 @@ class Condition:
     def is_of(self, name: str) -> bool:
         """``driver`` stands for ``driver of eth1``, and ``coalesce.rx-usecs`` for ``setting
         coalesce.rx-usecs of eth1``, and ``hpl.size`` for ``benchmark hpl.size``."""
-        own = name, plain_name(name)
-        return self.name in own or self.name in map(_of_all_interfaces, own)
+        names = name, plain_name(name)
+        return self.name in names or self.name in map(_of_all_interfaces, names)
 
 
 def _of_all_interfaces(name: str) -> str:
@@ -78,13 +78,13 @@ def trials_of(text: str, trials: Sequence[KnownTrial]) -> list[KnownTrial]:
         return chosen
     wanted: set[int] = set()
     for name in globs.split(text):
-        own = [trial.id for trial in trials if _is_named(trial, name)]
-        if not own:
+        named = [trial.id for trial in trials if _is_named(trial, name)]
+        if not named:
             globs.check([name])
             hint = suggest(name, [trial.folder.name for trial in trials])
             text = f"{name}: no trial has this name or folder, and it is no date or condition"
             raise InputError(f"{text}{f' ({hint})' if hint else ''}")
-        wanted.update(own)
+        wanted.update(named)
     return [trial for trial in trials if trial.id in wanted]
 
 
@@ -112,7 +112,7 @@ def _begins(started: datetime, first: date | None, last: date | None) -> bool:
 def known_conditions(all_conditions: Iterable[Mapping[str, str]], name: str) -> str:
     """For an error: the values that a condition has in the trials, or the nearest name."""
     condition = Condition(name, "*")
-    known = {(n, v) for own in all_conditions for n, v in own.items()}
+    known = {(n, v) for conditions in all_conditions for n, v in conditions.items()}
     if values := sorted({v for n, v in known if condition.is_of(n)}):
         return f"known values: {' | '.join(values)}"
     names = {_of_all_interfaces(plain_name(n)) for n, _ in known}

@@ -185,7 +185,9 @@ class Index:
         for row in self._store.series_rows():
             if row[-1] and row[0] not in of_copies:
                 series = self._store.series(row)
-                if all(any(fits(_value(series, name)) for fits in own) for name, own in wanted):
+                if all(
+                    any(fits(_value(series, name)) for fits in allowed) for name, allowed in wanted
+                ):
                     result[series] = (row[0], row[-1])
         return result
 
@@ -240,14 +242,14 @@ class Index:
 
         def ask() -> tuple[dict[int, Series], dict[tuple[int, str], dict[str, str]]]:
             numbers = {row[0]: self._store.series(row) for row in self._store.series_rows()}
-            return numbers, self.conditions([one.id for one in trials])
+            return numbers, self.conditions([trial.id for trial in trials])
 
         built = -1
         for trial in trials:  # not one transaction: a writer would wait for the caller
             points = self._store.answer(partial(self._points_of_trial, trial.id))
             if built != self._store.built:  # then the series have other numbers
                 series, under = self._store.answer(ask)
-                names = {at: (one.key, one.case.id) for at, one in series.items()}
+                names = {at: (each.key, each.case.id) for at, each in series.items()}
                 built = self._store.built
             for row, (at, value) in enumerate(
                 zip(points.keys.tolist(), points.values.tolist(), strict=True)

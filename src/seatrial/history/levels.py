@@ -129,7 +129,7 @@ def shifts(values: Array, noise: Noise, waits: Array | None = None) -> list[Shif
 
 def lasting(values: Array, noise: Noise, waits: Array | None = None) -> list[Shift]:
     """The changes that later nights neither withdrew nor levelled."""
-    moved = [one for one in shifts(values, noise, waits) if not one.withdrawn]
+    moved = [shift for shift in shifts(values, noise, waits) if not shift.withdrawn]
     result: list[Shift] = []
     for number, shift in enumerate(moved):
         end = moved[number + 1].at if number + 1 < len(moved) else len(values)
@@ -293,9 +293,9 @@ class _Level:
         """Whether the few nights on one side of ``begin`` waited longer for a processor than those
         on the other, by what may explain a figure: one more night is needed."""
         sides = self.waits[:begin], self.waits[begin:end]
-        if min(map(len, sides)) > _DISTURBED_NIGHTS or any(np.isnan(one).all() for one in sides):
+        if min(map(len, sides)) > _DISTURBED_NIGHTS or any(np.isnan(side).all() for side in sides):
             return False
-        old, new = (float(np.nanmedian(one)) for one in sides)
+        old, new = (float(np.nanmedian(side)) for side in sides)
         few, others = (old, new) if len(sides[0]) <= _DISTURBED_NIGHTS else (new, old)
         return few >= max(DISTURBED_PERCENT, _LONGER * others)
 
@@ -369,10 +369,10 @@ class _Level:
             difference = difference * reduced / size
         past = np.minimum(window, np.maximum(before // 2, 1))
         most = np.empty(len(nights))
-        for own in np.unique(past).tolist():
-            chosen = past == own
-            means = (self.sum[own:] - self.sum[:-own]) / own
-            at = before[chosen] - own
+        for length in np.unique(past).tolist():
+            chosen = past == length
+            means = (self.sum[length:] - self.sum[:-length]) / length
+            at = before[chosen] - length
             high, low = np.maximum.accumulate(means)[at], np.minimum.accumulate(means)[at]
             most[chosen] = np.where(sign[chosen] > 0, high - mean[chosen], mean[chosen] - low)
         shown &= np.abs(difference) > np.maximum(_BEYOND * most, LEAST)
@@ -391,8 +391,8 @@ class _Level:
         old = self.sum[before]
         ends = self.clipped[0] + self.clipped[before - 1]
         lagged = products[before] - mean * (2 * old - ends) + (before - 1) * mean**2
-        own = np.maximum(self.square[before] - old * mean, LEAST_SCATTER**2)
-        alike = np.clip(lagged / own, 0, 0.9) * before / (before + _FEWER)
+        square = np.maximum(self.square[before] - old * mean, LEAST_SCATTER**2)
+        alike = np.clip(lagged / square, 0, 0.9) * before / (before + _FEWER)
         rest = 1 - alike
         result: Array = 1 + 2 * alike / rest * (1 - (1 - alike**count) / (count * rest))
         return result

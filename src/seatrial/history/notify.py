@@ -114,7 +114,9 @@ def news(
         raise InputError(f"{index.trials_folder} has no trial of the site {site} that can be read")
     newest = trials[-1]
     rules = requirements or Requirements()
-    own = [one for one in findings(index, {site: rules}, site=[site]) if one.site == site]
+    known_findings = [
+        finding for finding in findings(index, {site: rules}, site=[site]) if finding.site == site
+    ]
     names = dict(sent.findings) if sent else {}
     series = dict(sent.series) if sent else {}
     known_then = set((sent and sent.known) or [])
@@ -129,7 +131,7 @@ def news(
 
     new: list[Finding] = []
     joined: dict[str, Joined] = {}
-    for finding in own:
+    for finding in known_findings:
         if is_new(finding):
             new.append(finding)
         elif more := _joined(finding, names.get(finding.id), is_later):
@@ -142,31 +144,33 @@ def news(
         if finding.changes:
             series[finding.id] = finding.changes[0].series.name
     before = sent.verdict if sent else verdict_of(trials[-2]) if len(trials) > 1 else ""
-    now_known = [one.id for one in own]
+    now_known = [finding.id for finding in known_findings]
     gone = [name for name in (*names, *sorted(known_then)) if name not in set(now_known)][-_KEPT:]
-    withdrawn = _withdrawn(sent, own, trials) if sent else {}
-    gone = [one for one in gone if one not in withdrawn]
-    left_out, notes = index.left_out(), [*untimed(trials), *loose(own, rules)]
+    withdrawn = _withdrawn(sent, known_findings, trials) if sent else {}
+    gone = [name for name in gone if name not in withdrawn]
+    left_out, notes = index.left_out(), [*untimed(trials), *loose(known_findings, rules)]
     after = Sent(
         began=newest.started, verdict=verdict_of(newest), not_counted=left_out, notes=notes,
         findings={name: names[name] for name in names if name in {*gone, *now_known}},
-        series={one: series[one] for one in series if one in {*gone, *now_known}},
-        known=[one for one in (*gone, *now_known) if one not in names],
+        series={name: series[name] for name in series if name in {*gone, *now_known}},
+        known=[name for name in (*gone, *now_known) if name not in names],
     )  # fmt: skip
     known_out = set(sent.not_counted) if sent else set()
-    unsent = [one for one in left_out if one not in known_out]
+    unsent = [name for name in left_out if name not in known_out]
     unsaid = [note for note in notes if not sent or note not in sent.notes]
-    unsaid += [withdrawn[one] for one in sorted(withdrawn, reverse=True)]
+    unsaid += [withdrawn[name] for name in sorted(withdrawn, reverse=True)]
     return News(newest, new, joined, before, after, unsent, unsaid)
 
 
-def _withdrawn(sent: Sent, own: Sequence[Finding], trials: Sequence[KnownTrial]) -> dict[str, str]:
+def _withdrawn(
+    sent: Sent, known_findings: Sequence[Finding], trials: Sequence[KnownTrial]
+) -> dict[str, str]:
     """A sentence for each finding of late that was sent and is none any more, by its name. One that
     is a part of another finding now is not withdrawn."""
     begin = trials[-_WITHDRAWN:][0].started.date()
     known, changes = (
-        {finding.id for finding in own},
-        [change for finding in own for change in finding.changes],
+        {finding.id for finding in known_findings},
+        [change for finding in known_findings for change in finding.changes],
     )
     result = {}
     for name, worst in sent.findings.items():

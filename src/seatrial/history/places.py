@@ -76,7 +76,7 @@ def exchanged_nodes(located: Mapping[Key, Figures], locations: Locations) -> tup
     if len({figures.verdict for figures in moved.values()}) < 2:
         return None
     of_moved = {location: locations.nodes_of(location) for _, _, location in moved}
-    others = {node for own in of_moved.values() for node in own}
+    others = {node for nodes_of in of_moved.values() for node in nodes_of}
     first = next(iter(of_moved.values()))
     pairs = {(min(x, y), max(x, y)) for x in first for y in others - {x}}
     fitting = [pair for pair in sorted(pairs) if _explains(pair, moved, located, locations)]
@@ -90,7 +90,7 @@ def _explains(
     locations: Locations,
 ) -> bool:
     x, y = pair
-    for (case, metric, location), own in moved.items():
+    for (case, metric, location), here in moved.items():
         other = next(
             (
                 located[case, metric, name]
@@ -99,11 +99,11 @@ def _explains(
             ),
             None,
         )
-        if other is None or {own.verdict, other.verdict} != {"worse", "better"}:
+        if other is None or {here.verdict, other.verdict} != {"worse", "better"}:
             return False
-        if min(own.now, other.before) <= 0 or not math.isfinite(own.change):
+        if min(here.now, other.before) <= 0 or not math.isfinite(here.change):
             return False
-        if abs(math.log(own.now / other.before)) > _FITS * abs(own.change):
+        if abs(math.log(here.now / other.before)) > _FITS * abs(here.change):
             return False
     return True
 
@@ -124,4 +124,4 @@ def sentence(swapped: tuple[list[str], list[str]] | None, pair: Sequence[str] | 
 
 
 def _all(nodes: Nodes) -> set[str]:
-    return {node for several in nodes.values() for own in several for node in own}
+    return {node for several in nodes.values() for names in several for node in names}

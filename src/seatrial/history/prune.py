@@ -79,9 +79,9 @@ def survey(index: Index, days: int | None = None, now: datetime | None = None) -
     candidates = []
     younger = pruned = 0
     for trial in trials:
-        own = keep_days[trial.site]
+        kept_days = keep_days[trial.site]
         age = ((now or datetime.now(UTC)) - trial.started).days
-        if age < own and not trial.wrong_clock:
+        if age < kept_days and not trial.wrong_clock:
             younger += 1
         elif (files := list(evidence(trial.folder))) or is_unfinished(trial.folder):
             size_b = sum(size for _, size in files)
@@ -92,7 +92,7 @@ def survey(index: Index, days: int | None = None, now: datetime | None = None) -
                 or named.get(trial.folder.name, "")
                 or reason_to_keep(trial)
             )
-            candidates.append(Candidate(trial, own, len(files), size_b, kept))
+            candidates.append(Candidate(trial, kept_days, len(files), size_b, kept))
         else:
             pruned += 1
     return Survey(candidates, younger, pruned)
@@ -108,9 +108,9 @@ def days_of(trial: KnownTrial) -> int:
 
 
 def _site(trial: KnownTrial) -> Site | None:
-    own = configs_folder() / trial.site / SITE_FILE
-    if own.is_file():
-        return load_with_lines(own)[0]
+    site_file = configs_folder() / trial.site / SITE_FILE
+    if site_file.is_file():
+        return load_with_lines(site_file)[0]
     copy = trial.folder / "config" / trial.site / SITE_FILE
     return load_with_lines(copy, read_file(copy, trial.folder))[0] if copy.is_file() else None
 
@@ -137,10 +137,10 @@ def named_trials(trials: Sequence[KnownTrial], newest: Mapping[str, KnownTrial])
         texts += [(file, None) for file in _texts_in(configs_folder() / site)]
         if not (configs_folder() / site / SITE_FILE).is_file():
             texts += [(file, trial.folder) for file in _texts_in(trial.folder / "config" / site)]
-    for one in trials:
-        files = sorted((one.folder / JUDGEMENTS_FOLDER).glob(f"*/{REQUIREMENTS_FILE}"))
+    for source in trials:
+        files = sorted((source.folder / JUDGEMENTS_FOLDER).glob(f"*/{REQUIREMENTS_FILE}"))
         texts += [(file, None) for file in files]
-    names = _Names({name for one in trials for name in (one.folder.name, one.name)})
+    names = _Names({name for trial in trials for name in (trial.folder.name, trial.name)})
     of_text: dict[str, set[str]] = {}  # many judgements have the same requirements
     where: dict[str, Path] = {}
     for file, below in texts:
@@ -150,9 +150,9 @@ def named_trials(trials: Sequence[KnownTrial], newest: Mapping[str, KnownTrial])
         for name in of_text[text]:
             where.setdefault(name, file)
     named = {}
-    for one in trials:
-        if place := where.get(one.folder.name) or where.get(one.name):
-            named[one.folder.name] = f"named in {place}"
+    for source in trials:
+        if place := where.get(source.folder.name) or where.get(source.name):
+            named[source.folder.name] = f"named in {place}"
     return named
 
 

@@ -49,8 +49,8 @@ def with_todays_names(results: Results) -> Results:
         )
         for run in results.runs
     ]
-    own = trial.model_copy(update={"cases": [todays_case(case) for case in trial.cases]})
-    return results.model_copy(update={"trial": own, "runs": runs})
+    todays = trial.model_copy(update={"cases": [todays_case(case) for case in trial.cases]})
+    return results.model_copy(update={"trial": todays, "runs": runs})
 
 
 def todays_fields(value: Any) -> Any:

@@ -151,8 +151,8 @@ class Store:
         for folder in changed:
             number = known[folder][0] if folder in known else None
             # Built again, a trial has the number by which callers know it.
-            own = None if known else self._numbers.get(folder)
-            self._read(connection, folder, now[folder], number, own)
+            number_of = None if known else self._numbers.get(folder)
+            self._read(connection, folder, now[folder], number, number_of)
         if gone or changed:
             with transaction(connection):
                 mark_copies(connection)
@@ -180,7 +180,7 @@ class Store:
         """Raise Damaged if rows are missing or are not as they were written. SQLite does not
         notice a page that is lost where it expects none, and has no sums."""
         numbers = [
-            {self.rows(f"SELECT ifnull({one}, 0) FROM {table}")[0] for one, table in alike}
+            {self.rows(f"SELECT ifnull({column}, 0) FROM {table}")[0] for column, table in alike}
             for alike in ALIKE
         ]
         if any(len(different) > 1 for different in numbers):

@@ -177,10 +177,12 @@ def add_points(
     connection: sqlite3.Connection, trial: int, series: Sequence[int], values: Sequence[float],
     samples: Sequence[bytes],
 ) -> None:  # fmt: skip
-    parts = [np.float64(value).tobytes() + own for value, own in zip(values, samples, strict=True)]
-    own = np.full(len(series), trial, np.int64)
+    parts = [
+        np.float64(value).tobytes() + packed for value, packed in zip(values, samples, strict=True)
+    ]
+    numbers = np.full(len(series), trial, np.int64)
     _, _, marks = marks_of_points(
-        own, np.array(series, np.int64), [part + bytes(8) for part in parts]
+        numbers, np.array(series, np.int64), [part + bytes(8) for part in parts]
     )
     rows = [
         (trial, number, part + mark.tobytes())
@@ -194,9 +196,9 @@ def _conditions_number(connection: sqlite3.Connection, text: str) -> int:
     if row := connection.execute(find, (text,)).fetchone():
         return int(row[0])
     (last,) = connection.execute("SELECT ifnull(max(id), 0) FROM conditions").fetchone()
-    own = (last + 1, text)
-    connection.execute("INSERT INTO conditions VALUES (?, ?, ?)", (*own, mark_of_row(own)))
-    return int(own[0])
+    new_row = (last + 1, text)
+    connection.execute("INSERT INTO conditions VALUES (?, ?, ?)", (*new_row, mark_of_row(new_row)))
+    return int(new_row[0])
 
 
 def _series_number(connection: sqlite3.Connection, key: tuple[str, ...], figure: Figure) -> int:

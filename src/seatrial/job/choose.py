@@ -236,8 +236,8 @@ def choose_profile(
 
     From the literature, by the kind of the application: the site's trials say nothing.
     """
-    own = site.transports.get(transport)
-    path = own.data_path if own else "kernel"
+    transport_of_site = site.transports.get(transport)
+    path = transport_of_site.data_path if transport_of_site else "kernel"
     if request.profile:
         return _given_profile(request.profile, site, transport, path, kind)
     if kind is None:

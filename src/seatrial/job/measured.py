@@ -63,8 +63,10 @@ class Application:
 
     def apart(self, comparison: Comparison) -> int:
         """How many classes a comparison is from the job's own."""
-        own, other = (CLASSES.find(one) for one in (self.problem_class, self.class_of(comparison)))
-        return len(CLASSES) if other < 0 else abs(own - other)
+        mine, other = (
+            CLASSES.find(problem) for problem in (self.problem_class, self.class_of(comparison))
+        )
+        return len(CLASSES) if other < 0 else abs(mine - other)
 
 
 @dataclass(frozen=True)
@@ -220,9 +222,9 @@ class Advice:
             ("{} ranks", ran.ranks, job.ranks),
         ]
         differ = [
-            f"{text.format(theirs)} (the job: {own})"
-            for text, theirs, own in pairs
-            if theirs and own and theirs != own
+            f"{text.format(theirs)} (the job: {of_job})"
+            for text, theirs, of_job in pairs
+            if theirs and of_job and theirs != of_job
         ]
         if not differ:
             return ""
@@ -274,12 +276,12 @@ class SiteTrials:
                 if waits.get((point.trial.id, case.id), 0.0) > DISTURBED_PERCENT:
                     disturbed[key].add(option)
         made = []
-        for key, own in samples.items():
+        for key, of_series in samples.items():
             trial, series = facts[key]
             better: Better = "lower" if series.better == "lower" else "higher"
             per: Unit = "round" if trial.block_runs else "repeat"
             made.append(Comparison(trial.folder.name, trial.started, series.case.check, key[1],
-                                   key[2], series.unit, better, own, disturbed[key],
+                                   key[2], series.unit, better, of_series, disturbed[key],
                                    nodes_of[key], per, runs[key], state[key]))  # fmt: skip
         return sorted(made, key=lambda comparison: comparison.started, reverse=True)
 
@@ -332,11 +334,13 @@ def advise(
                         runs={option: comparison.runs[option] for option in samples},
                         state={option: comparison.state.get(option, {}) for option in samples})
             )  # fmt: skip
-    usable.sort(key=lambda one: (abs(one.nodes - nodes), -len(one.samples)))
-    usable.sort(key=lambda one: one.started, reverse=True)
+    usable.sort(key=lambda comparison: (abs(comparison.nodes - nodes), -len(comparison.samples)))
+    usable.sort(key=lambda comparison: comparison.started, reverse=True)
     usable.sort(key=wanted.apart)
     enough = [
-        one for one in usable if one.rounds >= least_repeats(len(one.samples)) and not one.disturbed
+        comparison
+        for comparison in usable
+        if comparison.rounds >= least_repeats(len(comparison.samples)) and not comparison.disturbed
     ]
     if not usable:
         return None
@@ -350,7 +354,7 @@ def _of_trial(comparison: Comparison) -> OfTrial:
     """What one trial measured. Each option has the same number of planned runs in a trial."""
     most = max(comparison.runs.values())
     return OfTrial(
-        {option.name: own for option, own in comparison.own_samples.items()},
+        {option.name: values for option, values in comparison.own_samples.items()},
         {
             option.name: {nodes}
             for option in comparison.samples
@@ -376,5 +380,8 @@ def _pooled(usable: Sequence[Comparison]) -> Comparison:
             break
         if first.is_like(comparison) and comparison.trial not in {each.trial for each in pool}:
             pool.append(comparison)
-    samples = {option: [x for one in pool for x in one.samples[option]] for option in first.samples}
+    samples = {
+        option: [x for comparison in pool for x in comparison.samples[option]]
+        for option in first.samples
+    }
     return replace(first, samples=samples, older=pool[1:])

@@ -92,7 +92,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     ranks, cpus = _layout(request, values, groups)
     _check_nodes(nodes, offered, site, partition, profile.name)
     memory_MiB = min(group.memory_MiB for group in groups)
-    own = site.transports.get(transport.name)
+    of_site = site.transports.get(transport.name)
     network_name = chosen.network or measured_on(site, transport.name, profile.name)
     carriers = carrier_interfaces(site, profile.name)
     if network_name not in carriers:
@@ -109,7 +109,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     interface = carriers[network_name]
     ports = _rdma_ports(site, transport.name, carriers)
     module, folder = _module(values, around, base)
-    srun_options = [*part.launcher, *(own.options if own else [])]
+    srun_options = [*part.launcher, *(of_site.options if of_site else [])]
     result = Plan(
         template=template,
         kind=kind or "",
@@ -122,7 +122,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         options=[*site.partitions[partition].options, *site.slurm.options],
         transport=transport.name,
         transport_why=transport.why,
-        transport_description=(own.description if own else "") or part.description,
+        transport_description=(of_site.description if of_site else "") or part.description,
         within_node=part.within_node,
         mpi=mpi,
         launcher=launcher,
@@ -153,7 +153,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     result.exports = {
         **_settings(part, around, values, bool(module)),
         **_tied(part, interface, site.networks[network_name].subnet, ports),
-        **(_for_users(own.env) if own else {}),
+        **(_for_users(of_site.env) if of_site else {}),
     }
     if module and ports and UCX_DEVICES in part.bind and UCX_DEVICES not in result.exports:
         result.unset = [UCX_DEVICES]  # UCX over verbs finds no device by the module's interface

@@ -158,7 +158,11 @@ class Template(Model):
 
     def launchers(self, mpi: str) -> list[Launcher]:
         """The launchers of an MPI ("": none) that the template can use, the default first."""
-        return [one for one in LAUNCHERS.get(mpi, ("srun",)) if one in self.header.launchers]
+        return [
+            launcher
+            for launcher in LAUNCHERS.get(mpi, ("srun",))
+            if launcher in self.header.launchers
+        ]
 
 
 @cache

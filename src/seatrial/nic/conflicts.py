@@ -23,12 +23,12 @@ def conflicts(profile: Resolved, network: str) -> Iterator[FieldProblem]:
 
 def field_of(profile: Resolved, network: str, key: str) -> str:
     """Dotted path of the field that gives a setting: the profile's own, or its base."""
-    own, group = profile.chain[-1], of(key).name
+    last, group = profile.chain[-1], of(key).name
     at = f"nic_profiles.{profile.name}"
-    special = (own.per_network or {}).get(network)
+    special = (last.per_network or {}).get(network)
     if special is not None and group in special.model_fields_set:
         return f"{at}.per_network.{network}.{group}"
-    return f"{at}.{group}" if group in own.model_fields_set else f"{at}.base"
+    return f"{at}.{group}" if group in last.model_fields_set else f"{at}.base"
 
 
 def _hidden(profile: Resolved, network: str, settings: Flat) -> Iterable[FieldProblem]:

@@ -71,13 +71,13 @@ def _notes() -> Iterable[str]:
                 f"A node on which {services} would undo one of these settings refuses the profile"
             )
             yield f"- {rule} and names the service: {', '.join(names)}."
-    yield f"- Cannot stand in `per_network`: {_named(lambda one: not one.per_network)}."
+    yield f"- Cannot stand in `per_network`: {_named(lambda setting: not setting.per_network)}."
     words: dict[str, list[str]] = {}
     for setting in BY_NAME.values():
         words.setdefault(setting.optional, []).append(f"`{setting.name}`")
     texts = (_word(word, names) for word, names in words.items() if word)
     yield f"- Words of `if_supported`: {', '.join(texts)}."
-    everywhere = _named(lambda one: one.data_paths == ALL_FABRICS)
+    everywhere = _named(lambda setting: setting.data_paths == ALL_FABRICS)
     yield "- Settings that can also affect a data path in user space:"
     yield f"  - on every fabric: {everywhere}"
     for setting in BY_NAME.values():

@@ -29,8 +29,8 @@ def changes(settings: Settings) -> Iterator[tuple[str, Value | None]]:
                 yield setting.key, None if value is None else _single(name, value)
             else:
                 given = value if isinstance(value, dict) else value.model_dump(exclude_unset=True)
-                for word, one in given.items():
-                    yield setting.key + _word(name, word), _on_off(one)
+                for word, switch in given.items():
+                    yield setting.key + _word(name, word), _on_off(switch)
 
 
 def overlay(onto: Flat, settings: Settings) -> None:
@@ -62,7 +62,9 @@ def _on_off(value: bool | int | None) -> int | str | None:
 
 def _single(name: str, value: Any) -> Value:
     if name == "driver":
-        parameters = {key: _parameter(one) for key, one in sorted(value.parameters.items())}
+        parameters = {
+            key: _parameter(parameter) for key, parameter in sorted(value.parameters.items())
+        }
         return {**value.model_dump(), "parameters": parameters}
     if name == "bonding":
         return value.model_dump()

@@ -78,7 +78,7 @@ def chain(name: str, profiles: Mapping[str, NicProfile]) -> list[tuple[str, NicP
     """
     ancestors = [(name, profiles[name])]
     while base := ancestors[-1][1].base:
-        names = [one for one, _ in ancestors]
+        names = [ancestor for ancestor, _ in ancestors]
         # A ready profile's base is a ready one: inside their file the prefix is left out.
         if names[-1].startswith(READY) and not base.startswith(READY):
             base = READY + base

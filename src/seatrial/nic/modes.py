@@ -37,9 +37,9 @@ def modes(settings: Flat) -> Iterator[str]:
     for key in (RX, TX):
         value = settings.get(key)
         named: dict[str, list[str]] = {}
-        for name, own in MODES.items():
-            if module in (None, name) and isinstance(value, int) and value in own.get(key, {}):
-                named.setdefault(own[key][value], []).append(name)
+        for name, numbers in MODES.items():
+            if module in (None, name) and isinstance(value, int) and value in numbers.get(key, {}):
+                named.setdefault(numbers[key][value], []).append(name)
         if named:
             word = key.partition(".")[2].replace("-", "_")
             what = "; ".join(f"{mode}: {', '.join(names)}" for mode, names in named.items())

@@ -90,8 +90,8 @@ class NicProfile(ProfileSettings):
     @property
     def has_settings(self) -> bool:
         """Whether it gives any setting by itself, a null included."""
-        own = [self, *(self.per_network or {}).values()]
-        return any(part.model_fields_set & set(BY_NAME) for part in own)
+        parts = [self, *(self.per_network or {}).values()]
+        return any(part.model_fields_set & set(BY_NAME) for part in parts)
 
 
 class ReadyProfiles(Model):

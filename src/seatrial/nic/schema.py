@@ -200,11 +200,11 @@ else:
         "Settings",
         __base__=Model,
         __doc__="Settings of one interface.",
-        **_fields(one for one in BY_NAME.values() if one.per_network),
+        **_fields(setting for setting in BY_NAME.values() if setting.per_network),
     )
     ProfileSettings = create_model(
         "ProfileSettings",
         __base__=Settings,
         __doc__="Settings of a profile: those of each interface, and those of the node as a whole.",
-        **_fields(one for one in BY_NAME.values() if not one.per_network),
+        **_fields(setting for setting in BY_NAME.values() if not setting.per_network),
     )

@@ -85,9 +85,9 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
     complete = _complete(site)
     matrix = _matrix(site, complete)
     errors += problems(requirements, matrix)
-    own = getattr(site.benchmarks, "links", None)
-    if own and own.suspect_factor:
-        errors += suspect_problems(own.suspect_factor, requirements, matrix.cases)
+    links = getattr(site.benchmarks, "links", None)
+    if links and links.suspect_factor:
+        errors += suspect_problems(links.suspect_factor, requirements, matrix.cases)
     if errors:
         raise InputError(errors)
     selected = select(site, selection or Selection())
@@ -176,21 +176,21 @@ def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Probl
     else:
         known = [name for name in TRANSPORTS if name not in SPACK_ONLY]
         which = "a stack of the distribution"
-    for name, own in site.transports.items():
+    for name, transport in site.transports.items():
         base = site.base_of(name)
         if base not in known:
-            field = f"transports.{name}.base" if own.base else f"transports.{name}"
+            field = f"transports.{name}.base" if transport.base else f"transports.{name}"
             message, correction = f"{which} has no transport {base!r}", suggest(base, known)
-            for one in known:
-                if not own.base and name.startswith(f"{one}-"):
-                    correction = f"if it is a variant of {one}, add base: {one}"
+            for of_stack in known:
+                if not transport.base and name.startswith(f"{of_stack}-"):
+                    correction = f"if it is a variant of {of_stack}, add base: {of_stack}"
             yield lines.problem(field, message, correction)
             continue
-        if own.base and name in known:
+        if transport.base and name in known:
             message = f"{which} has a transport {name!r} of its own"
             yield lines.problem(f"transports.{name}", message, "rename it, or leave base out")
         part = stack.transport(base, check=True) if stack else TRANSPORTS[base]
-        env = {**part.env, **part.check_env, **own.env}
+        env = {**part.env, **part.check_env, **transport.env}
         for problem in data_path_problems(site, name, env, part.bind):
             yield lines.problem(*problem)
 

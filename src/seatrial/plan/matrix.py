@@ -50,7 +50,7 @@ class Places:
             sender, _, receiver = name.partition(ARROW)
             return sender != receiver and self._known.issuperset((sender, receiver))
         if self._kind == "link":
-            return any(one < other for one, other in self._ends(name))
+            return any(first < other for first, other in self._ends(name))
         return not name
 
     def has(self, patterns: Patterns | None) -> bool:

@@ -189,9 +189,9 @@ class Plan(Model):
         """A job as its benchmark sees it. Raises KeyError for an unknown transport or profile."""
         part = self.transports[transport]
         attachment = part.under(profile, network)
-        own = [one for one in part.used_at_once if profile in one.profiles]
-        rails = {one.network: Rail(one.network, one.interface, one.env) for one in own}
-        for one in own:  # a profile has one bond
+        attachments = [one for one in part.used_at_once if profile in one.profiles]
+        rails = {one.network: Rail(one.network, one.interface, one.env) for one in attachments}
+        for one in attachments:  # a profile has one bond
             if one.interface != self.own_interfaces[one.network]:
                 members = self.own_interfaces.keys() - self.profiles[profile].interfaces.keys()
                 rails |= dict.fromkeys(members, rails[one.network])

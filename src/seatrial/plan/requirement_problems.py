@@ -214,7 +214,7 @@ def _selection(select: Select, matrix: Matrix) -> FieldProblems:
 def _patterns(key: str, given: Any) -> Iterator[tuple[str, str]]:
     """Field below ``select`` and pattern, for each pattern of a key."""
     if isinstance(given, list):
-        yield from ((f"{key}.{i}", str(one)) for i, one in enumerate(given))
+        yield from ((f"{key}.{i}", str(pattern)) for i, pattern in enumerate(given))
     elif given is not None:
         yield key, str(given)
 
@@ -234,7 +234,7 @@ def _no_match(key: str, pattern: str, names: list[str]) -> tuple[str, str]:
 
 
 def _text(given: Any) -> str:
-    return " or ".join(repr(str(one)) for one in (given if isinstance(given, list) else [given]))
+    return " or ".join(repr(str(word)) for word in (given if isinstance(given, list) else [given]))
 
 
 # -- the metric, its location and unit
@@ -270,10 +270,12 @@ def _metric(select: Select, metric: Patterns, matrix: Matrix, rule: Rule | None)
         return
     # Of a check that it names, a requirement must find its metric in each case.
     for check in () if open_check or rule is None else checks:
-        own = [case for case in cases if case.check == check]
-        having = [c for c in own if any(fits(metric, name) for name in matrix.metrics_of(c))]
+        of_check = [case for case in cases if case.check == check]
+        having = [c for c in of_check if any(fits(metric, name) for name in matrix.metrics_of(c))]
         variants = matrix.values("variant", having)
-        lacking = [one for one in matrix.values("variant", own) if one not in variants]
+        lacking = [
+            variant for variant in matrix.values("variant", of_check) if variant not in variants
+        ]
         if lacking:
             have = "has" if len(lacking) == 1 else "have"
             message = f"{', '.join(lacking)} of {check} {have} no metric {metric!r}"

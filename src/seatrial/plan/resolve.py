@@ -81,7 +81,9 @@ def unmeasured(plan: Plan, site: Site) -> Iterator[str]:
     fabrics = {site.networks[rail].fabric for rail in site.rails if site.networks[rail].device}
     for network in site.test_networks:
         name = f"network {network} ({site.networks[network].interface})"
-        without = [one for one in profiles if not _measures(plan.cases, site, network, one)]
+        without = [
+            profile for profile in profiles if not _measures(plan.cases, site, network, profile)
+        ]
         if network not in site.rails:
             if len(without) == len(profiles):
                 why = "trial.networks of site.yaml leaves it out"
@@ -97,8 +99,8 @@ def unmeasured(plan: Plan, site: Site) -> Iterator[str]:
             if len(names) < len(profiles):
                 under = f" under NIC profile{'s' * (len(names) > 1)} {', '.join(names)}"
             yield f"{name} is not measured{under}: {reason}"
-        own = site.networks[network]
-        if over_rdma and not own.device and own.fabric in fabrics:
+        network_of_site = site.networks[network]
+        if over_rdma and not network_of_site.device and network_of_site.fabric in fabrics:
             yield (
                 f"{name} is not measured over RDMA ({', '.join(over_rdma)}): it has no device in "
                 "site.yaml, and another network of its fabric has one"
@@ -161,15 +163,15 @@ def plan_of(file: Path) -> Plan:
 
 def _set_suspect_factor(plan: Plan, site_file: Path) -> None:
     """Derive ``suspect_factor`` of links from the requirements, where the site does not give it."""
-    own, file = plan.benchmarks.get(Links.name), site_file.with_name("requirements.yaml")
-    if own and own["suspect_factor"] is None and file.exists():
-        own["suspect_factor"] = suspect_factor(load_requirements(file), plan.cases)
+    links, file = plan.benchmarks.get(Links.name), site_file.with_name("requirements.yaml")
+    if links and links["suspect_factor"] is None and file.exists():
+        links["suspect_factor"] = suspect_factor(load_requirements(file), plan.cases)
 
 
 def resolve(site: Site, stack: Stack) -> Plan:
     """The plan of all cases that the site requests and the stack can run."""
     stack = stack.with_variants(
-        {name: own.base for name, own in site.transports.items() if own.base}
+        {name: transport.base for name, transport in site.transports.items() if transport.base}
     )
     transports = {name: _transport(site, stack, name) for name in _names(site)}
     profiles = {name: _profile(site, name) for name in site.nic_profiles}
@@ -258,7 +260,7 @@ def _profile(site: Site, name: str) -> PlannedProfile:
         feature="" if name == "default" else site.nic_profiles[name].feature or "",
         declared=declared(site, name),
         interfaces=carrier_interfaces(site, name),
-        transports=[one for one in _names(site) if is_tested(site, name, one)],
+        transports=[transport for transport in _names(site) if is_tested(site, name, transport)],
         benchmarks=[
             benchmark.name
             for benchmark in site.benchmarks.enabled()
@@ -270,23 +272,23 @@ def _profile(site: Site, name: str) -> PlannedProfile:
 
 def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
     part = stack.transport(name)
-    own = site.transports.get(name)
+    of_site = site.transports.get(name)
     selected = matching(site.trial.transports, [name])
     return PlannedTransport(
-        declared=own
+        declared=of_site
         and TransportUse(
             name=name,
-            base=own.base or "",
-            data_path=own.data_path,
-            env=own.env,
-            options=own.options,
+            base=of_site.base or "",
+            data_path=of_site.data_path,
+            env=of_site.env,
+            options=of_site.options,
         ),
         benchmarks=[
             benchmark.name
             for benchmark in site.benchmarks.enabled()
             if selected and _offered(benchmark, stack, name)
         ],
-        launcher=[*part.launcher, *(own.options if own else [])],
+        launcher=[*part.launcher, *(of_site.options if of_site else [])],
         path_report=part.path_report,
         data_path=site.data_path(name),
         overcommit=part.overcommit,
@@ -296,14 +298,14 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
         modules=part.modules,
         attachments=_attachments(site, stack, name),
         used_at_once=_used_at_once(site, stack, name),
-        within_env=_within_env(part, own.env if own else {}),
+        within_env=_within_env(part, of_site.env if of_site else {}),
         within_node=part.within_node,
     )
 
 
-def _within_env(part: Transport, own: Mapping[str, str]) -> dict[str, str]:
-    """Variables of a step on one node. ``own``: those of the site, whose UCX_TLS stays."""
-    kept = {name: with_shared_memory(own[name]) for name in ("UCX_TLS",) if name in own}
+def _within_env(part: Transport, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables of a step on one node. ``env``: those of the site, whose UCX_TLS stays."""
+    kept = {name: with_shared_memory(env[name]) for name in ("UCX_TLS",) if name in env}
     return {name: kept.get(name, value) for name, value in part.within_env.items()}
 
 
@@ -351,14 +353,14 @@ def _used_at_once(site: Site, stack: Stack, transport: str) -> list[Attachment]:
 def _attachment(
     site: Site, stack: Stack, transport: str, network: str, interface: str, profiles: list[str]
 ) -> Attachment:
-    own = site.transports.get(transport)
+    of_site = site.transports.get(transport)
     subnet, lab = site.networks[network].subnet, site.lab is not None
     part = stack.transport(transport, interface, subnet, check=True, lab=lab)
     env = dict(part.env)
     device = site.networks[network].device
     if device and site.data_path(transport) == "verbs" and UCX_DEVICES in env:
         env[UCX_DEVICES] = device.replace("%n", "{node}")  # run.py knows the node
-    env |= own.env if own else {}
+    env |= of_site.env if of_site else {}
     return Attachment(network=network, interface=interface, env=env, profiles=profiles)
 
 

@@ -49,14 +49,14 @@ def select(site: Site, selection: Selection) -> Site:
             for problem in problems
         )
         raise InputError("; ".join(texts))
-    own = site.trial
-    trial = own.model_copy(
+    defaults = site.trial
+    trial = defaults.model_copy(
         update={
-            "repeats": selection.repeats or own.repeats,
-            "rounds": selection.rounds or own.rounds,
-            "reruns": own.reruns if selection.reruns is None else selection.reruns,
-            "profiles": matching(selection.profiles, site.nic_profiles) or own.profiles,
-            "transports": list(selection.transports) or own.transports,
+            "repeats": selection.repeats or defaults.repeats,
+            "rounds": selection.rounds or defaults.rounds,
+            "reruns": defaults.reruns if selection.reruns is None else selection.reruns,
+            "profiles": matching(selection.profiles, site.nic_profiles) or defaults.profiles,
+            "transports": list(selection.transports) or defaults.transports,
         }
     )
     benchmarks: dict[str, object] = {}
@@ -83,7 +83,7 @@ def _on(benchmark: Benchmark[Any], rails: list[str]) -> Settings | None:
     settings: Settings = benchmark.settings
     if benchmark.spans_networks:
         return settings if set(settings.networks) <= set(rails) else None
-    own = matching(settings.networks, rails)
-    if not own or benchmark.pseudo_transport == NO_TRANSPORT:
+    chosen = matching(settings.networks, rails)
+    if not chosen or benchmark.pseudo_transport == NO_TRANSPORT:
         return None
-    return settings.model_copy(update={"networks": own})
+    return settings.model_copy(update={"networks": chosen})

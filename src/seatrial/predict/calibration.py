@@ -81,21 +81,21 @@ class Network:
     @property
     def bandwidth_B_s(self) -> float:
         """Of the link."""
-        return 1 / min(one.network.s_per_B for one in self.ranges)
+        return 1 / min(part.network.s_per_B for part in self.ranges)
 
     @property
     def latency_s(self) -> float:
         """Of the network, the longest of all ranges."""
-        return max(_TINY_S, *(one.network.fixed_s for one in self.ranges))
+        return max(_TINY_S, *(part.network.fixed_s for part in self.ranges))
 
     def options(self) -> dict[str, str]:
         """SMPI's options of the network, for SimGrid 3.32 and later."""
-        listed = [(one.above, one) for one in self.ranges]
-        beyond = [(one.above + _HEADER_B * (one.above > 0), one) for one in self.ranges]
+        listed = [(part.above, part) for part in self.ranges]
+        beyond = [(part.above + _HEADER_B * (part.above > 0), part) for part in self.ranges]
         bandwidth, latency = self.bandwidth_B_s, self.latency_s
 
         def costs(name: str) -> str:
-            parts = [(at, getattr(one, name)) for at, one in listed]
+            parts = [(at, getattr(part, name)) for at, part in listed]
             return ";".join(f"{at:.0f}:{p.fixed_s:.9g}:{p.s_per_B:.9g}" for at, p in parts)
 
         eager = f"{self.eager_B:.0f}"
@@ -104,10 +104,10 @@ class Network:
             "smpi/ois": costs("isend"),
             "smpi/or": costs("receive"),
             "smpi/lat-factor": ";".join(
-                f"{at:.0f}:{one.network.fixed_s / latency:.9g}" for at, one in beyond
+                f"{at:.0f}:{part.network.fixed_s / latency:.9g}" for at, part in beyond
             ),
             "smpi/bw-factor": ";".join(
-                f"{at:.0f}:{1 / one.network.s_per_B / bandwidth:.9g}" for at, one in beyond
+                f"{at:.0f}:{1 / part.network.s_per_B / bandwidth:.9g}" for at, part in beyond
             ),
             "smpi/send-is-detached-thresh": eager,
             # A message that is sent before its receive would share the receiver's link with the one
@@ -188,12 +188,12 @@ def network(
         least = half[sizes[-1]] / sizes[-1] / 1e6
     made = []
     for low, high in pairwise(cuts):
-        own = [n for n in sizes if low < n <= high]
+        inside = [n for n in sizes if low < n <= high]
         send, isend, receive = (
-            _line(own, [times.get(n, 0.0) / 1e6 for n in own])
+            _line(inside, [times.get(n, 0.0) / 1e6 for n in inside])
             for times in (sends, calls["isend"], receives)
         )
-        whole = _line(own, [half[n] / 1e6 for n in own], least)
+        whole = _line(inside, [half[n] / 1e6 for n in inside], least)
         made.append(_range(low, whole, send, isend, receive, least))
     return made, limit, (sizes[0], sizes[-1])
 

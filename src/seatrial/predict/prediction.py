@@ -98,16 +98,16 @@ def selected(
 
     Raises ValueError if they are of several rails or drivers.
     """
-    own = [
+    chosen_samples = [
         sample
         for sample in measured
         if (sample.run.case.transport, sample.run.case.profile) == (transport, profile)
         and network in ("", sample.run.case.network)
     ]
-    kinds = sorted({sample.run.hardware for sample in own if sample.run.path})
+    kinds = sorted({sample.run.hardware for sample in chosen_samples if sample.run.path})
     if len(kinds) > 1:
         raise ValueError(f"the runs are of several networks or drivers: {', '.join(kinds)}")
-    return own
+    return chosen_samples
 
 
 def cases_of_npb(
@@ -120,10 +120,10 @@ def cases_of_npb(
         case = sample.run.case
         if case.check != "npb":
             continue
-        own = [m.value for m in sample.run.metrics if m.metric == "time_s"]
+        seconds = [m.value for m in sample.run.metrics if m.metric == "time_s"]
         processes = sample.run.facts.get("processes")
         if processes == case.nodes:
-            times[case.variant, case.nodes] += own
+            times[case.variant, case.nodes] += seconds
         else:
             skipped[f"npb {case.variant} on {case.nodes} nodes has {processes} ranks"] = None
     return {key: own for key, own in sorted(times.items()) if own}, list(skipped)
@@ -175,11 +175,13 @@ def compare(
     """Each measured case of a kernel that the calibration did not use. Raises LabError."""
     times, _ = cases_of_npb(measured)
     made = []
-    for (variant, nodes), own in times.items():
+    for (variant, nodes), seconds in times.items():
         if variant.startswith(f"{kernel}.") and (variant, nodes) != of.speed_case and nodes > 1:
             run = simulate_one(variant, nodes, of.speed)
             time_s = npb.parse(run.output).value("time_s")
-            made.append(Comparison(variant, nodes, median(own), time_s, len(own), run.alltoallv))
+            made.append(
+                Comparison(variant, nodes, median(seconds), time_s, len(seconds), run.alltoallv)
+            )
     return made
 
 
@@ -225,7 +227,8 @@ def compare_program(
     """Measured times of a program, number of nodes -> s, beside what ``time_of`` predicts for them.
     Raises LabError."""
     return [
-        Comparison("", nodes, own, time_of(nodes), 1) for nodes, own in sorted(measured_s.items())
+        Comparison("", nodes, seconds, time_of(nodes), 1)
+        for nodes, seconds in sorted(measured_s.items())
     ]
 
 

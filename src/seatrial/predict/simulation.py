@@ -199,8 +199,8 @@ def simulate(
         raise LabError(_too_long(name, nodes, limit_s, algorithm))
     total = _TOTAL.search(errors) or _TOTAL.search(output)
     if process.returncode or total is None:
-        own = [x for x in (output + errors).splitlines() if "xbt_cfg/INFO" not in x and x.strip()]
-        tail = "\n".join(own[-TAIL:])
+        lines = [x for x in (output + errors).splitlines() if "xbt_cfg/INFO" not in x and x.strip()]
+        tail = "\n".join(lines[-TAIL:])
         raise LabError(
             f"simulating {name} on {nodes} nodes failed (smpirun ended with "
             f"{process.returncode}):\n{tail}"

@@ -33,7 +33,7 @@ def subject(finding: Finding) -> str:
     """What the changes have in common."""
     scope = finding.scope
     if finding.swapped:
-        gone, new = (", ".join(one) for one in finding.swapped)
+        gone, new = (", ".join(nodes) for nodes in finding.swapped)
         several = len(finding.swapped[0]) > 1
         return f"{f'nodes {gone} were' if several else f'node {gone} was'} swapped for {new}"
     value = "value of " if is_setting(scope.name) else ""
@@ -53,19 +53,23 @@ def effect(finding: Finding) -> str:
     of = f" of {finding.compared}" if finding.scope.kind == "site" else ""
     single = finding.scope.kind == "series"
     for kind, text in _LOST.items():
-        if own := [change for change in finding.changes if change.lost == kind]:
-            parts.append(text if single else f"{len(own)}{of} series: {text}")
-    for word, own in (("worse", finding.worse), ("better", finding.better)):
-        if own := [change for change in own if not change.lost]:
-            most = largest(own)
-            count = "" if single else f"{len(own)}{of} series "
+        if several := [change for change in finding.changes if change.lost == kind]:
+            parts.append(text if single else f"{len(several)}{of} series: {text}")
+    for word, several in (("worse", finding.worse), ("better", finding.better)):
+        if several := [change for change in several if not change.lost]:
+            most = largest(several)
+            count = "" if single else f"{len(several)}{of} series "
             drifts = (
-                "" if not all(change.drift for change in own) else "drifts " if single else "drift "
+                ""
+                if not all(change.drift for change in several)
+                else "drifts "
+                if single
+                else "drift "
             )
-            by = f"{size(most)}{' at most' if len(own) > 1 else ''}"
+            by = f"{size(most)}{' at most' if len(several) > 1 else ''}"
             parts.append(f"{count}{drifts}{word} by {by}")
-    if own := [change for change in finding.informative if not change.lost]:
-        parts.append(f"{len(own)}{of} informative series changed")
+    if several := [change for change in finding.informative if not change.lost]:
+        parts.append(f"{len(several)}{of} informative series changed")
     return ", ".join(parts)
 
 
@@ -136,8 +140,8 @@ def courses(level: NewLevel) -> dict[Key, str]:
 
 def doubts(level: NewLevel) -> list[str]:
     """Why a level may be that of a fault: of one node or link, of some locations, or much worse."""
-    scope, own = level.finding.scope, list(level.changes.values())
-    worse, better = worse_of(own), better_of(own)
+    scope, changes = level.finding.scope, list(level.changes.values())
+    worse, better = worse_of(changes), better_of(changes)
     lines = []
     if scope.kind in ("node", "nodes", "link"):
         lines.append(f"the level is of {scope.kind} {scope.name} only: if that has a fault, the "
@@ -160,8 +164,8 @@ def doubts(level: NewLevel) -> list[str]:
     return lines
 
 
-def condition(one: Condition) -> str:
-    return f"{one.name} {one.before} -> {one.after}"
+def condition(changed: Condition) -> str:
+    return f"{changed.name} {changed.before} -> {changed.after}"
 
 
 def when(finding: Finding) -> str:
@@ -185,8 +189,8 @@ def versions(finding: Finding) -> str:
     if not finding.conditions:
         return "no recorded version, setting or node changed that night"
     # A version is more often the cause than one of many settings.
-    conditions = sorted(finding.conditions, key=lambda one: is_of_case(one.name))
-    named = some([condition(one) for one in conditions], "; ")
+    conditions = sorted(finding.conditions, key=lambda each: is_of_case(each.name))
+    named = some([condition(each) for each in conditions], "; ")
     if end := finding.until:
         return f"changed on one node after the other until {end.started:{_DAY}}: {named}"
     return f"changed that night: {named}"

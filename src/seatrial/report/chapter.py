@@ -76,14 +76,14 @@ class Section:
         changes = {sentence.change for sentence in self.sentences}
         change = changes.pop() if len(changes) == 1 else ""
         bases = [sentence.basis.split(_BETWEEN) for sentence in self.sentences]
-        common = [part for part in bases[0] if part and all(part in own for own in bases)]
+        common = [part for part in bases[0] if part and all(part in basis for basis in bases)]
         sentences = [
             replace(
                 sentence,
-                basis=_BETWEEN.join(part for part in own if part not in common),
+                basis=_BETWEEN.join(part for part in basis if part not in common),
                 change="" if change else sentence.change,
             )
-            for sentence, own in zip(self.sentences, bases, strict=True)
+            for sentence, basis in zip(self.sentences, bases, strict=True)
         ]
         return replace(self, sentences=sentences, basis=_BETWEEN.join(common), change=change)
 

@@ -62,10 +62,11 @@ def values(counts: Mapping[str, int]) -> str:
 
 def condition(difference: Difference, cases: int) -> str:
     """Its name, with the cases in which it differs if it does not in all ``cases``."""
-    own = difference.cases
-    if len(own) == cases:
+    changed = difference.cases
+    if len(changed) == cases:
         return difference.name
-    return f"{difference.name} ({own[0] if len(own) == 1 else f'{len(own)} of {cases} cases'})"
+    where = changed[0] if len(changed) == 1 else f"{len(changed)} of {cases} cases"
+    return f"{difference.name} ({where})"
 
 
 def write_comparison(comparison: Comparison, path: Path) -> None:

@@ -163,8 +163,8 @@ class _Site:
 
     def __init__(self, site: SiteHistory, key: str, path: Path):
         self.site, self.key = site, key
-        own = [at for at, trial in enumerate(site.trials) if trial.site == site.site]
-        self.drawn = own[-NIGHTS:]
+        of_site = [at for at, trial in enumerate(site.trials) if trial.site == site.site]
+        self.drawn = of_site[-NIGHTS:]
         self.first = self.drawn[0]
         self.folder = path.parent
         self.trials = [site.trials[at] for at in self.drawn]
@@ -191,7 +191,7 @@ class _Site:
         self.anchor = {
             column.series: f"{key}-{number}" for number, column in enumerate(self.columns)
         }
-        self.versions = {n: own for n, own in site.versions().items() if n >= self.first}
+        self.versions = {n: of_night for n, of_night in site.versions().items() if n >= self.first}
 
     def _x(self, time: datetime) -> int:
         if len(self.trials) == 1:
@@ -206,8 +206,8 @@ class _Site:
         return Part(
             self.site.site, self._summary(), self._months(),
             [self._shown(finding) for finding in reversed(self.findings)],
-            [(f"{self.site.trials[night].started:%Y-%m-%d}", list(_words(own)))
-             for night, own in reversed(self.versions.items())],
+            [(f"{self.site.trials[night].started:%Y-%m-%d}", list(_words(of_night)))
+             for night, of_night in reversed(self.versions.items())],
             self._groups(), self.undrawn, begin, end if len(self.trials) > 1 else "",
             "weeks" if self.weeks else "months", quiet,
             any(change.informative for finding in self.findings for change in finding.listed),
@@ -227,9 +227,11 @@ class _Site:
             at, values = self._shown_nights(column)
             rounded = [_rounded(value) for value in values]
             missing = at.tolist() != whole
-            numbers = [self.order[one] for one in at.tolist()] if missing else 0
+            numbers = [self.order[night] for night in at.tolist()] if missing else 0
             series[self.anchor[column.series]] = [numbers, rounded, column.series.unit]
-        versions = {self.order[night]: list(_words(own)) for night, own in self.versions.items()}
+        versions = {
+            self.order[night]: list(_words(of_night)) for night, of_night in self.versions.items()
+        }
         grid = [[at, f"{day:%Y-%m-%d}" if self.weeks else f"{day:%Y-%m}"]
                 for at, day in self._grid()]  # fmt: skip
         return {"nights": nights, "series": series, "versions": versions, "grid": grid}
@@ -338,14 +340,14 @@ class _Site:
             unit = f"{series.unit}, {series.better} is better".lstrip(", ") if metric else ""
             marks = {
                 (_kind(condition), int(self.x[night]))
-                for night, own in self.versions.items()
-                for condition, cases in own.items() if case in cases
+                for night, of_night in self.versions.items()
+                for condition, cases in of_night.items() if case in cases
             }  # fmt: skip
-            together = [columns] if metric else [[one] for one in columns]
+            together = [columns] if metric else [[column] for column in columns]
             charts = []
             for several in together:
-                scale = _range(self._shown_nights(one)[1] for one in several)
-                charts += [self._chart(one, scale, marks) for one in several]
+                scale = _range(self._shown_nights(column)[1] for column in several)
+                charts += [self._chart(column, scale, marks) for column in several]
             groups.append(Group(f"{case.id}: {metric}" if metric else case.id, unit, charts))
         return groups
 
@@ -390,7 +392,9 @@ class _Site:
             lines.append(f'<path class="unproven" d="{dots}"/>')
         if len(x) == 1:  # a line of no length that the style draws as a point
             lines.append(f'<path class="dot" d="M{x[0]} {y(values[0])}h0"/>')
-        moved = [(night, one) for night, one in self.site.changes[column] if night >= self.first]
+        moved = [
+            (night, change) for night, change in self.site.changes[column] if night >= self.first
+        ]
         for number_, (night, change) in enumerate(moved):
             begin = moved[number_ - 1][0] if number_ else max(self.first, int(column.at[0]))
             end = moved[number_ + 1][0] if number_ + 1 < len(moved) else int(column.at[-1])
@@ -401,8 +405,8 @@ class _Site:
                 lines.append(_level(split, int(self.x[end]), y(change.after.value)))
             lines.append(f'<path class="{changes.word(change)}" d="M{split} 0V{_HEIGHT}"/>')
         for kind, tick in (("version", f"{_HEIGHT}v{-_TICK}"), ("setting", f"0v{_TICK}")):
-            if own := "".join(f"M{one} {tick}" for mark, one in sorted(marks) if mark == kind):
-                lines.append(f'<path class="{kind}" d="{own}"/>')
+            if path := "".join(f"M{one} {tick}" for mark, one in sorted(marks) if mark == kind):
+                lines.append(f'<path class="{kind}" d="{path}"/>')
         return Markup(
             f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" '
             f'aria-hidden="true">{"".join(lines)}</svg>'
@@ -436,16 +440,16 @@ def _range(of_series: Iterable[Any]) -> tuple[float, float]:
     known = list(of_series)
     values = np.concatenate(known)
     # a quantile, as the sum of two figures for a median may overflow
-    newest = [float(np.quantile(own[-NEW_LEVEL:], 0.5)) for own in known]
+    newest = [float(np.quantile(values_of[-NEW_LEVEL:], 0.5)) for values_of in known]
     ends = (0.005, 0.995) if len(values) > 100 else (0.0, 1.0)
-    low, high = (float(one) for one in np.quantile(values, ends))
+    low, high = (float(end) for end in np.quantile(values, ends))
     low, high = min(low, *newest), max(high, *newest)
     room = _PAD * ((high - low) or abs(high) or 1.0)
     return low - room, high + room
 
 
-def _words(own: Mapping[Condition, Sequence[Case]]) -> Iterable[str]:
-    for condition, cases in own.items():
+def _words(of_night: Mapping[Condition, Sequence[Case]]) -> Iterable[str]:
+    for condition, cases in of_night.items():
         yield f"{changes.condition(condition)} ({plural(len(cases), 'case')})"
 
 

@@ -150,7 +150,7 @@ def _link_map(
         failed = judgement is not None and judgement.verdict == "fail"
         return Cell(digits(values[ends]), level, failed, anchor)
 
-    def own(node: str) -> Cell:
+    def own_cell(node: str) -> Cell:
         return Cell(digits(medians[node]), _level(factors[node]), False, "")
 
     made = LinkMap(
@@ -172,11 +172,11 @@ def _link_map(
             # A link measured in one direction stands on both sides of the diagonal.
             found = ((a, b) if (a, b) in values else (b, a) for b in names)
             cells = [cell(ends) if ends in values else None for ends in found]
-            made.rows.append((a, cells, own(a)))
+            made.rows.append((a, cells, own_cell(a)))
         return made
     made.picture = _picture(names, values, reference, better)
     bad_nodes = sorted(names, key=lambda node: -factors[node])[:WORST]
-    made.rows = [(node, [], own(node)) for node in bad_nodes]
+    made.rows = [(node, [], own_cell(node)) for node in bad_nodes]
     failed = {
         by_name[location]
         for location, (_, judgement) in judged.items()

@@ -85,10 +85,10 @@ def predictions(made: Iterable[Prediction], compared: Sequence[Comparison]) -> I
         if prediction.alltoallv:
             text += f", MPI_Alltoallv {prediction.alltoallv}"
         known = f"error of the measured cases up to {_percent(error)}" if error is not None else ""
-        own = [*about, *prediction.flaws]
-        new = [note for note in dict.fromkeys(own) if note not in notes]
+        flaws = [*about, *prediction.flaws]
+        new = [note for note in dict.fromkeys(flaws) if note not in notes]
         notes += new
-        marks = "".join(f" [{notes.index(note) + 1}]" for note in dict.fromkeys(own))
+        marks = "".join(f" [{notes.index(note) + 1}]" for note in dict.fromkeys(flaws))
         yield f"{text}, {known or 'error not known'}{marks}"
         yield from (f"  [{notes.index(note) + 1}] {note}" for note in new)
 

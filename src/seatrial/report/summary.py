@@ -277,7 +277,9 @@ def findings_of(results: Results, views: dict[Case, CaseView]) -> list[Finding]:
     for finding in made:
         at = [(finding.sentence.find(id), -len(id), view) for id, view in ids]
         # A sentence begins with the judged case; the case it was compared with follows.
-        first = min((one for one in at if one[0] >= 0), key=lambda one: one[:2], default=None)
+        first = min(
+            (found for found in at if found[0] >= 0), key=lambda found: found[:2], default=None
+        )
         finding.case = first[2] if first else None
     return made
 

@@ -291,8 +291,8 @@ def _groups(
     groups: dict[tuple[Case, str, str | None], _Group] = {}
     for result in results:
         planned = [run for run in result.runs if not result.trial.is_rerun(run)]
-        for case, own in collect(result.trial, planned).items():
-            for figure in (figure for alike in own.values() for figure in alike.values()):
+        for case, by_metric in collect(result.trial, planned).items():
+            for figure in (figure for alike in by_metric.values() for figure in alike.values()):
                 metric, location = figure.metric, figure.location
                 if only is not None and result.folder not in only.get((case, metric, location), ()):
                     continue
@@ -451,7 +451,7 @@ class _Older:
             s = t.select
             kind = (s.check, s.variant, s.transport, s.network, s.profile, s.nodes, t.metric)
             if t.basis == "baseline" and not any(
-                isinstance(one, list) for one in (*kind, s.location)
+                isinstance(word, list) for word in (*kind, s.location)
             ):
                 self.entries.setdefault(kind, {}).setdefault(s.location, []).append(index)
 
@@ -461,11 +461,11 @@ class _Older:
         network = escape(case.network) if case.network else None
         words = (escape(case.check), escape(case.variant), escape(case.transport), network)
         kind = (*words, escape(case.profile), case.nodes, escape(group.metric))
-        own = self.entries.get(kind, {})
+        by_location = self.entries.get(kind, {})
         if location == ANY:
-            locations = [one for one in own if one]
+            locations = [name for name in by_location if name]
         else:
             locations = list(
                 {location, escape(location), *([ANY] if location and not self.alone else [])}
             )
-        return sorted(index for one in locations for index in own.get(one, []))
+        return sorted(index for name in locations for index in by_location.get(name, []))

@@ -197,7 +197,7 @@ class Comparison:
             f"--{part} {getattr(case, part)}"
             for part in ("check", "transport", "network", "profile")
             if getattr(case, part)
-            if getattr(case, part) not in {getattr(one, part) for one in trial.cases}
+            if getattr(case, part) not in {getattr(other, part) for other in trial.cases}
         ]
         remedy = f" (add {' '.join(options)})" if options else ""
         return (
@@ -331,9 +331,12 @@ class Comparison:
         reference = self.reference
         if not reference or reference.undisturbed is None or not self._is_too_bad(limit):
             return False
-        own = undisturbed(self.figure, self.samples, self.rule.statistic)
+        undisturbed_value = undisturbed(self.figure, self.samples, self.rule.statistic)
         bound = limit.bound / reference.value * reference.undisturbed
-        return limit.excess(self._value() if own is None else own, bound) > 0
+        return (
+            limit.excess(self._value() if undisturbed_value is None else undisturbed_value, bound)
+            > 0
+        )
 
     def _disturbed(self, limit: Limit) -> list[bool]:
         """For each sample, whether it breaks the bound and waiting for a processor may be why.

@@ -163,8 +163,8 @@ def _void_part(select: Select, cases: Sequence[Case], tally: _Tally, is_partial:
     A clause of which a part was not tested is not met by the other parts. In a partial trial the
     locations of the other cases are not known.
     """
-    for key, pattern, one in select.each():
-        if key != "location" and not any(map(one.matches_case, cases)):
+    for key, pattern, part in select.each():
+        if key != "location" and not any(map(part.matches_case, cases)):
             return f"no case of the site's matrix matches {key} {pattern!r} of its selection"
         if key != "location" or is_partial:
             continue

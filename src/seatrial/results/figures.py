@@ -112,26 +112,26 @@ def case_errors(trial: Trial, runs: Sequence[Run]) -> dict[Case, str]:
         runs_of[run.case].append(run)
     errors = {}
     for case in all_cases(trial, runs):
-        own = runs_of[case]
+        of_case = runs_of[case]
         repeats: dict[str, list[int]] = defaultdict(list)  # from 1, by the reason of the failure
-        for run in own:
+        for run in of_case:
             if not is_valid(run):
                 repeats[_reason(run)].append(run.repeat + 1)
         failed = sum(map(len, repeats.values()))
-        recorded = Counter(run.repeat + 1 for run in own)
-        if not own:
+        recorded = Counter(run.repeat + 1 for run in of_case)
+        if not of_case:
             errors[case] = f"{case.id} was planned and did not run"
         elif repeats:
             reasons = "; ".join(
                 f"repeat {', '.join(map(str, numbers))}: {reason}"
                 for reason, numbers in repeats.items()
             )
-            errors[case] = f"{case.id}: {failed} of {len(own)} runs failed ({reasons})"
+            errors[case] = f"{case.id}: {failed} of {len(of_case)} runs failed ({reasons})"
         elif twice := [str(number) for number, count in recorded.items() if count > 1]:
             errors[case] = f"{case.id}: more than one record of repeat {', '.join(twice)}"
-        elif len(own) < trial.runs_of_case:
-            errors[case] = f"{case.id} ran {len(own)} times of the {trial.runs_of_case} planned"
-        elif not any(run.metrics for run in own):
+        elif len(of_case) < trial.runs_of_case:
+            errors[case] = f"{case.id} ran {len(of_case)} times of the {trial.runs_of_case} planned"
+        elif not any(run.metrics for run in of_case):
             errors[case] = f"{case.id} ran and reported no figure"
     return errors
 
@@ -178,14 +178,14 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     certain = _certain(ordered)
     alone = {(r.case, m.metric, m.location) for r in ordered for m in r.metrics if m.alone}
     for number, run in enumerate(ordered):
-        own = figures[run.case]
+        of_case = figures[run.case]
         waits = _Waits(run, locations)
         longer: dict[tuple[int, ...], tuple[int, ...]] = {}  # figures share these tuples
         for m in run.metrics:
             at = m.location or None
-            alike = own.get(m.metric)
+            alike = of_case.get(m.metric)
             if alike is None:
-                alike = own[m.metric] = {}
+                alike = of_case[m.metric] = {}
             figure = alike.get(at)
             leave_out = bool(m.doubt) and (run.case, m.metric, at) in certain
             if alone and not m.alone:
@@ -228,8 +228,8 @@ def slow_alone(runs: Iterable[Run]) -> dict[tuple[Case, str], dict[End, float]]:
     for run in valid:
         for suspect in run.suspects:
             if suspect.conclusion == "fault" and suspect.alone_factor is not None:
-                own = factors[run.case, suspect.metric]
-                own.setdefault((suspect.direction, suspect.location), []).append(
+                of_metric = factors[run.case, suspect.metric]
+                of_metric.setdefault((suspect.direction, suspect.location), []).append(
                     suspect.alone_factor
                 )
     return {
@@ -350,8 +350,8 @@ class _Waits:
         if step in self.steps:
             own = self.steps[step].items()
             found.append(_longest({node: [_Sum().plus(activity)] for node, activity in own}))
-        known = [one for one in found if one is not None]
-        return sorted(known, key=lambda one: _explained(one[0]), reverse=True)
+        known = [wait for wait in found if wait is not None]
+        return sorted(known, key=lambda wait: _explained(wait[0]), reverse=True)
 
 
 def _explained(wait: Wait) -> tuple[float, float]:
@@ -370,7 +370,7 @@ def _longest(by_node: Mapping[str, Sequence[_Sum]]) -> tuple[Wait, _Sum] | None:
     if not waits:
         return None
     wait, all_steps = max(waits)
-    return wait._replace(total=sum(one.percent for one, _ in waits)), all_steps
+    return wait._replace(total=sum(node_wait.percent for node_wait, _ in waits)), all_steps
 
 
 def longest_wait(runs: Iterable[Run]) -> float | None:
@@ -381,7 +381,7 @@ def longest_wait(runs: Iterable[Run]) -> float | None:
         for activity in run.activity:
             if activity.waited_percent is not None:
                 sums[activity.node] = sums[activity.node].plus(activity)
-    return max((own.waited / own.seconds for own in sums.values()), default=None)
+    return max((summed.waited / summed.seconds for summed in sums.values()), default=None)
 
 
 def is_disturbed(run: Run) -> bool:
@@ -389,13 +389,13 @@ def is_disturbed(run: Run) -> bool:
     return (longest_wait([run]) or 0.0) > DISTURBED_PERCENT
 
 
-def in_order(own: dict[str, dict[str | None, Figure]]) -> Iterator[list[Figure]]:
+def in_order(by_metric: dict[str, dict[str | None, Figure]]) -> Iterator[list[Figure]]:
     """The figures of each metric of a case: the case as a whole, then n2 before n10."""
-    locations = {location for alike in own.values() for location in alike}
+    locations = {location for alike in by_metric.values() for location in alike}
     order = sorted(locations, key=_by_name)
     del locations
-    for metric in sorted(own):
-        alike = own[metric]
+    for metric in sorted(by_metric):
+        alike = by_metric[metric]
         if len(alike) > len(order) // 2:  # most metrics have the same locations
             yield [alike[location] for location in order if location in alike]
         else:

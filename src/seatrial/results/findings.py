@@ -282,8 +282,8 @@ def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement])
     broken_once = [(j, set(out_of_bounds(j))) for j in passed if j.case in rerun]
     broken_once = [(j, beyond) for j, beyond in broken_once if beyond]
     # The judgement has the samples, but not the run of each.
-    own = [run for run in runs if run.case in {j.case for j, _ in broken_once}]
-    figures, valid = collect(trial, own), valid_runs(own)
+    of_cases = [run for run in runs if run.case in {j.case for j, _ in broken_once}]
+    figures, valid = collect(trial, of_cases), valid_runs(of_cases)
     notes: dict[Hashable, list[str]] = defaultdict(list)
     for j, beyond in broken_once:
         numbers = [n for n, _ in figures[j.case][j.metric][j.location].samples]
@@ -318,11 +318,11 @@ def _unmeasured(errors: Iterable[Judgement]) -> list[str]:
             else:
                 nodes.append(f"{j.explanation}: none of its links counts as tested")
     return nodes + [
-        own[0].explanation
-        if len(own) == 1
-        else f"{len(own)} links of {case.id} were not measured "
-        f"({some([j.location or '' for j in own])}); the first: {own[0].explanation}"
-        for case, own in links.items()
+        of_case[0].explanation
+        if len(of_case) == 1
+        else f"{len(of_case)} links of {case.id} were not measured "
+        f"({some([j.location or '' for j in of_case])}); the first: {of_case[0].explanation}"
+        for case, of_case in links.items()
     ]
 
 
@@ -351,8 +351,8 @@ def _slow_links(
     sentences = []
     for key, failing in links.items():
         nodes, left = _blamed(list(failing), list(judged[key]), set(by_fit.get(key, ())), locations)
-        sentences += [_slow_node(end, own, list(failing), judged[key], key, locations)
-                      for end, own in nodes]  # fmt: skip
+        sentences += [_slow_node(end, of_node, list(failing), judged[key], key, locations)
+                      for end, of_node in nodes]  # fmt: skip
         sentences += _one_way(left, judged[key], key, locations)
     return sentences
 
@@ -433,7 +433,7 @@ def _blamed(
 
 def _slow_node(
     end: End,
-    own: list[str],
+    of_node: list[str],
     failing: list[str],
     judged: Iterable[str],
     key: tuple[Case, str],
@@ -441,10 +441,15 @@ def _slow_node(
 ) -> str:
     (side, node), (case, metric) = end, key
     all_own = sum(end in locations.sides(at) for at in judged)
-    count = f"all {len(own)}" if len(own) == len(failing) else f"{len(own)} of {len(failing)}"
+    count = (
+        f"all {len(of_node)}"
+        if len(of_node) == len(failing)
+        else f"{len(of_node)} of {len(failing)}"
+    )
     return (
         f"node {node} is common to {count} failing links{_SIDES[side]} of {case.id}: "
-        f"{metric} ({some(own)}; {len(own)} of the {all_own} links of {node}): check this node, "
+        f"{metric} ({some(of_node)}; {len(of_node)} of the {all_own} links of {node}): check this "
+        "node, "
         f"its cable and its switch port first"
     )
 
@@ -475,7 +480,8 @@ def _load(runs: Sequence[Run]) -> list[str]:
             if suspect.conclusion == "load":
                 names[run.case, suspect.metric][suspect.location] = None
     return [
-        f"note: {metric} of {case.id}: {plural(len(own), 'location')} ({some(list(own))}) slow in "
+        f"note: {metric} of {case.id}: {plural(len(locations), 'location')} "
+        f"({some(list(locations))}) slow in "
         "a round and as fast as others alone: load of the rounds, no fault"
-        for (case, metric), own in names.items()
+        for (case, metric), locations in names.items()
     ]

@@ -187,18 +187,18 @@ def read_results(path: Path, number: int | None = None) -> Results:
     runs: list[Run] = []
     judgements: list[Judgement] = []
     verdicts: list[Verdict] = []
-    for one in (1, *(one for one in later if one <= last)):
-        own, kinds = file, _KINDS
-        if one > 1:
-            own, kinds = judgement_folder(path, one) / JUDGEMENT_FILE, _LATER_KINDS
-        for line in read_lines(own, kinds, below=file.parent):
+    for judgement in (1, *(one for one in later if one <= last)):
+        records, kinds = file, _KINDS
+        if judgement > 1:
+            records, kinds = judgement_folder(path, judgement) / JUDGEMENT_FILE, _LATER_KINDS
+        for line in read_lines(records, kinds, below=file.parent):
             if isinstance(line, Trial):
                 trial = line
             elif isinstance(line, Run):
                 runs.append(line)
             elif isinstance(line, Verdict):
                 verdicts.append(line)
-            elif one == last:
+            elif judgement == last:
                 judgements.append(line)
     release_free_memory()
     if trial is None:

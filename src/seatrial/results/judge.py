@@ -61,14 +61,14 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     of_all = _OfAll(trial, figures, Locations(runs), slow_alone(runs))
     valid = Counter(run.case for run in runs if is_valid(run))
     judgements: list[Judgement] = []
-    for case, own in figures.items():
+    for case, by_metric in figures.items():
         if case in errors and case not in defects:
             judgements.append(
                 Judgement(case=case, metric="", verdict="error", explanation=errors[case])
             )
         before = len(judgements)
         try:
-            for alike in in_order(own):
+            for alike in in_order(by_metric):
                 judgements += _of_metric(alike, requirements, of_all, valid[case])
         except Exception as error:
             # A job user writes the figures, also some that nobody thought of. They must not hide
@@ -144,8 +144,8 @@ def _comparable(alike: list[Figure], alone: bool | None) -> list[Figure]:
     The only figure that is left of the rounds has those measured alone as its peers: a round makes
     no link better.
     """
-    own = [figure for figure in alike if figure.alone == alone]
-    return alike if not alone and len(own) == 1 else own
+    chosen = [figure for figure in alike if figure.alone == alone]
+    return alike if not alone and len(chosen) == 1 else chosen
 
 
 def _missing(figure: Figure, name: str, no_baselines: str) -> Judgement:
@@ -327,11 +327,11 @@ def _errors_of(
     ]
 
 
-def _has_figure(rule: Rule, own: dict[str, dict[str | None, Figure]]) -> bool:
+def _has_figure(rule: Rule, by_metric: dict[str, dict[str | None, Figure]]) -> bool:
     """Whether a rule that selects the case applies to a figure of it. Peers are not asked of the
     case as a whole, which is no reason to miss them."""
     return any(
         rule.is_at_any(alike) or (rule.threshold.peers and None in alike)
-        for metric, alike in own.items()
+        for metric, alike in by_metric.items()
         if rule.is_for(metric)
     )

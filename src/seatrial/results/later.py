@@ -211,12 +211,12 @@ def user() -> str:
 
 def check_unchanged(
     folder: Path,
-    own: tuple[Path, str] | None = None,
+    requirements: tuple[Path, str] | None = None,
     known: Sequence[manifest.Difference] | None = None,
 ) -> None:
     """Compare the measurements and the judgements of a trial with its manifest, if it has one.
 
-    ``own`` are the requirements of the trial and the sum of what was read, if they are those to
+    ``requirements`` are those of the trial and the sum of what was read, if they are those to
     judge by: changed ones are a matter of ``--requirements``. ``known``: all differences, if the
     caller has read all files already; else only these files are read. Raises InputError with all
     files that were changed, added or removed: such a trial is neither judged nor reported.
@@ -229,8 +229,8 @@ def check_unchanged(
     names += [name for name in listed if _JUDGEMENT_NAME.fullmatch(name) and name not in names]
     differences = manifest.check(folder, names) if known is None else known
     kinds = {difference.name: difference.kind for difference in differences}
-    if own:
-        file, digest = own
+    if requirements:
+        file, digest = requirements
         names.append(name := str(file.relative_to(folder)))
         if listed.get(name, digest) != digest:  # also if it was exchanged after the comparison
             kinds.setdefault(name, "changed")

@@ -175,21 +175,27 @@ def exposed_to_others(place: Path) -> Exposed | None:
     """As ``exposure``, of one folder that need not be of a trial."""
     user = os.geteuid()
     trusted = {0, user, CHECKOUT.stat().st_uid}
-    for one in exposed(place, trusted, group=user == 0):
-        is_above = one.path != Path(os.path.realpath(place))
-        if one.path not in (CHECKOUT, *CHECKOUT.parents) and not (user and is_above):
-            return one
+    for path in exposed(place, trusted, group=user == 0):
+        is_above = path.path != Path(os.path.realpath(place))
+        if path.path not in (CHECKOUT, *CHECKOUT.parents) and not (user and is_above):
+            return path
     return None
 
 
 def check_own(folder: Path) -> None:
     """Raise InputError if there is an ``exposure`` of the trial's folder."""
-    if one := exposure(folder):
-        text = f"{one.who}, and could lead what you write in {folder} to another folder"
-        mend = one.correction if one.correction.startswith("chmod") else "run this as that user"
+    if exposed_path := exposure(folder):
+        text = f"{exposed_path.who}, and could lead what you write in {folder} to another folder"
+        mend = (
+            exposed_path.correction
+            if exposed_path.correction.startswith("chmod")
+            else "run this as that user"
+        )
         copy = f"or on a copy that only you can write to: cp -r {folder} COPY"
         elsewhere = "'seatrial report --output' writes elsewhere"
-        raise InputError([Problem(one.path, None, "", text, f"{mend}, {copy}; {elsewhere}")])
+        raise InputError(
+            [Problem(exposed_path.path, None, "", text, f"{mend}, {copy}; {elsewhere}")]
+        )
 
 
 @contextmanager

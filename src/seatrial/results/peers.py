@@ -58,8 +58,8 @@ class Peers:
             return 1.0
         if limit not in self._chances:
             self._chances[limit] = sorted(_chance(f, limit) for f in self.figures)
-        one = statistics.median_without(self._chances[limit], _chance(figure, limit))
-        return one ** len(figure.values)
+        chance = statistics.median_without(self._chances[limit], _chance(figure, limit))
+        return chance ** len(figure.values)
 
 
 def typical(figure: Figure, statistic: Statistic) -> float:

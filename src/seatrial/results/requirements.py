@@ -110,7 +110,10 @@ class Select(Entry):
         for key in (*_PATTERNS, "location", "nodes"):
             several = getattr(self, key)
             if isinstance(several, list):
-                yield from ((key, str(one), self.model_copy(update={key: one})) for one in several)
+                yield from (
+                    (key, str(pattern), self.model_copy(update={key: pattern}))
+                    for pattern in several
+                )
 
     def weight(self) -> int:
         nodes = 0 if self.nodes is None else 3 if isinstance(self.nodes, int) else 2

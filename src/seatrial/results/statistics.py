@@ -33,14 +33,14 @@ def median(samples: Sequence[float]) -> float:
     return float(ordered[half] if len(ordered) % 2 else _mean(ordered[half - 1], ordered[half]))
 
 
-def median_without(ordered: Sequence[float], one: float) -> float:
+def median_without(ordered: Sequence[float], sample: float) -> float:
     """Median of sorted samples without ``one`` of them. ValueError if no other is left."""
     half, odd = divmod(len(ordered) - 1, 2)
     if half + odd < 1:
         raise ValueError("no samples")
 
     def other(index: int) -> float:
-        return ordered[index if one > ordered[index] else index + 1]
+        return ordered[index if sample > ordered[index] else index + 1]
 
     return float(other(half) if odd else _mean(other(half - 1), other(half)))
 
@@ -214,10 +214,10 @@ def decide(
         sides = {limit.excess(end) > 0 for end in ends}
         if sides == {outside}:
             return by_value
-    own = spread(samples) or 0.0
-    sigma = math.hypot(own, limit.sigma)
+    scatter = spread(samples) or 0.0
+    sigma = math.hypot(scatter, limit.sigma)
     of_median = statistic in ("median", "majority")
-    error = median_error(own, len(samples)) if of_median else own
+    error = median_error(scatter, len(samples)) if of_median else scatter
     distance = abs(value - limit.bound)
     on_both_sides = len(set(beyond)) == 2 or limit.sigma > 0
     if on_both_sides and distance < math.hypot(error, limit.error) * (1 - ROUNDING):

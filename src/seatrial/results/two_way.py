@@ -44,8 +44,8 @@ def fit(cells):
         for group in groups:
             members.setdefault(group, []).append(cell)
     low = {
-        group: sorted(cells[cell][0] for cell in own)[len(own) // 4]
-        for group, own in members.items()
+        group: sorted(cells[cell][0] for cell in cells_of)[len(cells_of) // 4]
+        for group, cells_of in members.items()
     }
     usual = sorted(low.values())
     usual = median(usual[: (len(usual) + 1) // 2])
@@ -59,11 +59,11 @@ def fit(cells):
     residuals = {cell: value - middle for cell, value in residuals.items()}
     for _ in range(SWEEPS):
         largest = 0.0
-        for group, own in members.items():
-            shift = median(residuals[cell] for cell in own)
+        for group, cells_of in members.items():
+            shift = median(residuals[cell] for cell in cells_of)
             if abs(shift) > PRECISION:
                 effects[group] += shift
-                for cell in own:
+                for cell in cells_of:
                     residuals[cell] -= shift
                 largest = max(largest, abs(shift))
         if largest <= PRECISION:

@@ -121,9 +121,9 @@ def _changed_links(runs: Iterable[Run]) -> list[str]:
                     text = f"{node}: {name} went from {was or 'no'} to {now or 'no'} {unit}"
                     cases[text][run.case.id] = None
     return [
-        f"{text} during {plural(len(own), 'case')} ({some(list(own))}): check its cable, its "
+        f"{text} during {plural(len(names), 'case')} ({some(list(names))}): check its cable, its "
         "transceiver and its slot"
-        for text, own in cases.items()
+        for text, names in cases.items()
     ]
 
 

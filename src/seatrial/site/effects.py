@@ -35,8 +35,8 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     for transport in (*site.transports, PLAIN_SOCKETS):
         if not is_tested(site, profile.name, transport):
             continue
-        own = site.transports.get(transport)
-        path = own.data_path if own else "kernel"
+        of_site = site.transports.get(transport)
+        path = of_site.data_path if of_site else "kernel"
         notes: dict[str, list[str]] = {}
         for network in rails_of(site, transport, profile.name):
             if network not in networks:

@@ -278,7 +278,7 @@ else:
     Benchmarks = create_model(
         "Benchmarks",
         __base__=ChosenBenchmarks,
-        **{name: (one.Settings | None, None) for name, one in registry().items()},
+        **{name: (benchmark.Settings | None, None) for name, benchmark in registry().items()},
     )
 
 
@@ -609,13 +609,13 @@ class Site(Model):
 
     def base_of(self, transport: str) -> str:
         """The transport of the stack that a transport of the site is, or is a variant of."""
-        own = self.transports.get(transport)
-        return (own.base if own else None) or transport
+        declared = self.transports.get(transport)
+        return (declared.base if declared else None) or transport
 
     def data_path(self, transport: str) -> DataPath:
         """What moves the messages of a transport."""
-        own = self.transports.get(transport)
-        return "verbs" if transport == VERBS else own.data_path if own else "kernel"
+        declared = self.transports.get(transport)
+        return "verbs" if transport == VERBS else declared.data_path if declared else "kernel"
 
     @property
     def virtual(self) -> bool:

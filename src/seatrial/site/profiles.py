@@ -29,9 +29,9 @@ def rails_of(site: Site, transport: str, profile: str) -> list[str]:
     A network whose interface belongs to the bond of another is left out, and one without an RDMA
     device for a transport of verbs.
     """
-    own = site.transports.get(transport)
-    names = [own.network] if own and own.network else site.rails
-    if not (own and own.network):
+    of_site = site.transports.get(transport)
+    names = [of_site.network] if of_site and of_site.network else site.rails
+    if not (of_site and of_site.network):
         named = resolved(site, profile).networks or ()
         names = [network for network in named if network in names] or names
     if site.data_path(transport) == "verbs":

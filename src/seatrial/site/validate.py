@@ -288,13 +288,15 @@ def _check(field: str, name: str) -> Iterable[FieldProblem]:
     except (SyntaxError, ValueError) as error:
         yield FieldProblem(field, f"{shown}: {error}", "correct the check")
         return
-    own = [one for one in tree.body if isinstance(one, ast.ClassDef) and _is_check(one, name)]
-    if not own:
+    classes = [
+        node for node in tree.body if isinstance(node, ast.ClassDef) and _is_check(node, name)
+    ]
+    if not classes:
         message = f"{shown} has no check of this benchmark"
         yield FieldProblem(field, message, f'benchmark = "{name}"')
-    for one in own:
-        if "site_test" not in {ast.unparse(decorator) for decorator in one.decorator_list}:
-            message = f"{shown}:{one.lineno}: ReFrame does not run class {one.name}"
+    for check in classes:
+        if "site_test" not in {ast.unparse(decorator) for decorator in check.decorator_list}:
+            message = f"{shown}:{check.lineno}: ReFrame does not run class {check.name}"
             yield FieldProblem(field, message, "add @site_test above it")
     for other in sorted({*re.findall(r"""["']\+(\w+)["']""", text)} - {name}):
         yield FieldProblem(field, f"{shown} asks for +{other}, which no partition has", f"+{name}")
@@ -304,8 +306,8 @@ def _check(field: str, name: str) -> Iterable[FieldProblem]:
             yield FieldProblem(field, message, call.replace(repr(other), repr(name)))
 
 
-def _is_check(one: ast.ClassDef, name: str) -> bool:
-    for line in one.body:
+def _is_check(check: ast.ClassDef, name: str) -> bool:
+    for line in check.body:
         match line:
             case ast.Assign(targets=[ast.Name("benchmark")], value=ast.Constant(value)):
                 return bool(value == name)

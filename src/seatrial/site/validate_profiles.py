@@ -44,12 +44,12 @@ def profile_problems(site: Site) -> Iterator[FieldProblem]:
         )
     yield from _features(site)
     for name, profile in site.nic_profiles.items():
-        own = [*_names(site, name, profile)]
+        problems = [*_names(site, name, profile)]
         if name == "default":
-            own += _default(profile)
+            problems += _default(profile)
         base = [*_base(site, name)]
-        yield from (*own, *base)
-        if own or base or name == "default":
+        yield from (*problems, *base)
+        if problems or base or name == "default":
             continue
         whole = resolved(site, name)
         yield from _fits(site, whole)
@@ -246,9 +246,9 @@ def _bond(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
         yield FieldProblem(at, f"{outside[0]} is not an interface that this profile sets",
                     "add its network to networks")  # fmt: skip
         return
-    own = {member: profile.settings(networks[member]) for member in members}
+    of_members = {member: profile.settings(networks[member]) for member in members}
     mtus = {member: settings.get("mtu", site.networks[networks[member]].mtu)
-            for member, settings in own.items()}  # fmt: skip
+            for member, settings in of_members.items()}  # fmt: skip
     if len(set(mtus.values())) > 1:
         text = ", ".join(f"{member} {mtu}" for member, mtu in mtus.items())
         yield FieldProblem(at, f"its members differ in MTU: {text}", "give them the same mtu")

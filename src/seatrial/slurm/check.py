@@ -72,7 +72,7 @@ def names_ours(config: Mapping[str, str], layout: Layout) -> list[str]:
         key
         for key in keys
         if any(
-            _is_ours(one, Path("/"), layout, program=True) for one in config.get(key, "").split()
+            _is_ours(word, Path("/"), layout, program=True) for word in config.get(key, "").split()
         )
     ]
 
@@ -195,7 +195,7 @@ def _scripts(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:
         ours = f"{layout.libexec}/{what.lower()}"
         # Slurm accepts glob patterns for both.
         configured = config.get(what, "(null)").split()
-        if any(fnmatch.fnmatchcase(ours, one) for one in configured):
+        if any(fnmatch.fnmatchcase(ours, pattern) for pattern in configured):
             yield Finding(what, True, f"{what} is {ours}")
         elif configured in ([], ["(null)"]):
             yield Finding(what, False, f"there is no {what}", _include(layout))

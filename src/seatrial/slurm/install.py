@@ -250,10 +250,10 @@ def _refuse_writable_folders(steps: list[Step], layout: Layout) -> None:
         folder = step.target.parent
         if in_version(step, layout):
             folder = _version(step, layout).parent  # a version is replaced as a whole
-        for one in exposed(folder, {0} if everywhere else {0, os.geteuid()}, group=everywhere):
-            if everywhere or root.resolve() in one.path.parents:
+        for exposure in exposed(folder, {0} if everywhere else {0, os.geteuid()}, group=everywhere):
+            if everywhere or root.resolve() in exposure.path.parents:
                 why = f"and root runs or reads what is in {step.target.parent}"
-                raise InputError(f"{one.path}: {one.who}, {why}: {one.correction}")
+                raise InputError(f"{exposure.path}: {exposure.who}, {why}: {exposure.correction}")
 
 
 def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:

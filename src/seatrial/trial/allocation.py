@@ -168,7 +168,7 @@ class Allocation:
         job's time limit from its start, so the time in the queue is not part of it.
         """
         plan = self.plan
-        own = [*plan.partitions[plan.partition].options, *plan.options]
+        options = [*plan.partitions[plan.partition].options, *plan.options]
         feature = plan.profiles[self.profile].feature
         command = [
             "sbatch", "--parsable", f"--job-name=seatrial-{self.profile}",
@@ -181,9 +181,9 @@ class Allocation:
             f"--time={math.ceil(min(max(left_s, 0), plan.round_limit_s) / 60) + 1}",
             f"--chdir={self.folder}", f"--output={self.output}",
         ]  # fmt: skip
-        if not any(option.startswith("--mem") for option in own):
+        if not any(option.startswith("--mem") for option in options):
             command.append("--mem=0")  # all memory for each step: they run one after another
-        return [*command, *own, str(self.folder / f"{self.profile}.sh")]
+        return [*command, *options, str(self.folder / f"{self.profile}.sh")]
 
     def submit(self, left_s: float) -> None:
         """Submit the job. Raises OSError, or SeatrialError with Slurm's message."""

@@ -147,13 +147,13 @@ def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, (list, dict)) and not depth:
         raise ValueError("too deep")
     if isinstance(value, list):
-        for at, one in enumerate(value):  # in its place: a copy takes as much memory again
-            value[at] = _clean(one, depth - 1)
+        for at, element in enumerate(value):  # in its place: a copy takes as much memory again
+            value[at] = _clean(element, depth - 1)
         return value
     if isinstance(value, dict):
         if len(value) > MOST_KEYS:
             raise ValueError("an object has too many keys")
-        return {_clean(key, 0): _clean(one, depth - 1) for key, one in value.items()}
+        return {_clean(key, 0): _clean(element, depth - 1) for key, element in value.items()}
     return value
 
 
@@ -248,7 +248,11 @@ def _stranger(run: Run, planned: Collection[str]) -> str:
         *run.job.nodes,
         *run.nic,
         *(counters.node for counters in (run.path.counters if run.path else ())),
-        *(one.node for own in (run.nic_proofs, run.wire_errors, run.activity) for one in own),
+        *(
+            record.node
+            for records in (run.nic_proofs, run.wire_errors, run.activity)
+            for record in records
+        ),
     ]
     for name in of_nodes:
         if name not in planned:
@@ -301,7 +305,7 @@ def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str,
 
     Of a requeued job it is the last start, or the ``first``, in which the steps of the trial ran.
     """
-    wanted = ",".join(sorted({one for one in ids if one}))
+    wanted = ",".join(sorted({number for number in ids if number}))
     if not wanted:
         return {}
     try:

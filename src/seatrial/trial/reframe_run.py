@@ -154,14 +154,14 @@ def selections(session: Session, profile: str) -> dict[str, CheckSelection]:
     """Check -> environments and node counts of its cases, and the nodes to run on."""
     checks: dict[str, CheckSelection] = {}
     for case in session.of_profile(profile):
-        own = checks.setdefault(case.check, CheckSelection())
+        selection = checks.setdefault(case.check, CheckSelection())
         environment = environment_name(case)
-        if environment not in own.environments:
-            own.environments.append(environment)
-        if case.nodes not in own.nodes:
-            own.nodes.append(case.nodes)
+        if environment not in selection.environments:
+            selection.environments.append(environment)
+        if case.nodes not in selection.nodes:
+            selection.nodes.append(case.nodes)
         if case in session.nodelists:
-            own.nodelists[f"{environment}.{case.nodes}"] = ",".join(session.nodelists[case])
+            selection.nodelists[f"{environment}.{case.nodes}"] = ",".join(session.nodelists[case])
     return checks
 
 

@@ -142,15 +142,15 @@ def allocations(session: Session, parts: list[Part], runs: list[Run]) -> dict[st
     for part in parts:
         if part.allocation is None:
             continue
-        own = part.allocation
-        inside = [run for run in runs if own.job.id and run.job.id == own.job.id]
+        allocation = part.allocation
+        inside = [run for run in runs if allocation.job.id and run.job.id == allocation.job.id]
         result.setdefault(part.profile, []).append(
             AllocationRecord(
-                job=account_of(own.job, facts),
-                waited_s=own.waited_s,
-                released_s=own.released_s,
+                job=account_of(allocation.job, facts),
+                waited_s=allocation.waited_s,
+                released_s=allocation.released_s,
                 cases=len(inside),
-                reason=own.why,
+                reason=allocation.why,
             )
         )
     return result

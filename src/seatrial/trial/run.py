@@ -240,7 +240,7 @@ def run_cases(session: Session, results: Results, why_not: str = "") -> list[Par
                 results.trial.notes.append(left)
                 session.progress.said(f"warning: {left}")
     (session.folder / RESERVE_FILE).unlink(missing_ok=True)
-    results.trial.notes += [text for one in session.machines for text in one.losses()]
+    results.trial.notes += [text for machine in session.machines for text in machine.losses()]
     runs = runs_of(session, parts, results.trial.notes.append)
     results.runs += runs
     held = allocations(session, parts, runs)

@@ -101,13 +101,13 @@ class Session:
         The same profiles have the same machine in each trial, so their figures can be compared. A
         rerun has the machine of the first round: a fault of one machine is not on the others.
         """
-        own = [self, *(replace(self, machine=m, config=config) for m, config in self.further)]
+        sessions = [self, *(replace(self, machine=m, config=config) for m, config in self.further)]
         order = self.profiles
         if self.rerun:
             order = replace(self, cases=self.plan.cases, round=0, rerun=0).profiles
         return [
-            (session, [name for name in self.profiles if name in order[at :: len(own)]])
-            for at, session in enumerate(own)
+            (session, [name for name in self.profiles if name in order[at :: len(sessions)]])
+            for at, session in enumerate(sessions)
         ]
 
     @property
@@ -131,9 +131,9 @@ class Session:
         """
         used = {case.profile for case in self.cases}
         names = ["default", *self.plan.profiles]
-        own = [name for name in dict.fromkeys(names) if name in used]
+        known = [name for name in dict.fromkeys(names) if name in used]
         step = -1 if self.round % 2 else 1
-        return [own[(self.round + step * at) % len(own)] for at in range(len(own))]
+        return [known[(self.round + step * at) % len(known)] for at in range(len(known))]
 
     def of_profile(self, profile: str) -> list[Case]:
         return [case for case in self.cases if case.profile == profile]

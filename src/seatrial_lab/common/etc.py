@@ -84,7 +84,7 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
     paths = LabPaths(spec.instance)
     slurm = account(programs.slurm_user)
     etc = _folder(paths.etc)
-    own: dict[str, str] = {
+    files: dict[str, str] = {
         "hosts": render.hosts_file(spec),
         "hostname": "localhost\n",
         "passwd": render.passwd_file(spec, (_ETC / "passwd").read_text()),
@@ -94,7 +94,7 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
         "seatrial-mariadb.cnf": render.mariadb_conf(),
         "seatrial-mariadb-init.sql": render.mariadb_init_sql(programs.slurm_user),
     }
-    for name, text in own.items():
+    for name, text in files.items():
         _file(etc / name, text)
     slurm_folder = _folder(etc / "slurm")
     _file(slurm_folder / "slurm.conf", render.slurm_conf(spec, slurm.pw_name, programs.pmix))
@@ -111,7 +111,7 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
     _compile({paths.data / Path(name).parent for name in spec.files if name.endswith(".py")})
     lmod = _folder(etc / "lmod")
     _file(lmod / "modulespath", "".join(f"{folder}\n" for folder in module_path(spec)))
-    ours = {*own, "slurm", "lmod"}
+    ours = {*files, "slurm", "lmod"}
     for entry in os.scandir(_ETC):
         link = etc / entry.name
         if entry.name in ours or os.path.lexists(link):

@@ -109,10 +109,10 @@ def mount_boot_id() -> None:
 
     Programs that keep state on a node's disk detect a restart of the node by it.
     """
-    own = Path("/run/seatrial-boot-id")
-    own.write_text(Path("/proc/sys/kernel/random/uuid").read_text())
-    own.chmod(0o444)
-    mounts.mount(str(own), "/proc/sys/kernel/random/boot_id", "", mounts.MS_BIND)
+    file = Path("/run/seatrial-boot-id")
+    file.write_text(Path("/proc/sys/kernel/random/uuid").read_text())
+    file.chmod(0o444)
+    mounts.mount(str(file), "/proc/sys/kernel/random/boot_id", "", mounts.MS_BIND)
 
 
 def mount_processors(numbers: list[int]) -> None:
@@ -120,11 +120,11 @@ def mount_processors(numbers: list[int]) -> None:
 
     Programs count processors by this file, and an IRQ affinity of a NIC profile is of them.
     """
-    own = Path("/run/seatrial-processors")
+    file = Path("/run/seatrial-processors")
     first, last = numbers[0], numbers[-1]
-    own.write_text(f"{first}\n" if first == last else f"{first}-{last}\n")
-    own.chmod(0o444)
-    mounts.mount(str(own), "/sys/devices/system/cpu/online", "", mounts.MS_BIND)
+    file.write_text(f"{first}\n" if first == last else f"{first}-{last}\n")
+    file.chmod(0o444)
+    mounts.mount(str(file), "/sys/devices/system/cpu/online", "", mounts.MS_BIND)
 
 
 def is_listening(port: int) -> bool:

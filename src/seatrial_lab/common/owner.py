@@ -81,16 +81,16 @@ def take(folder: Path) -> dict[str, int]:
                 names = [entry.name for entry in entries]
             for name in names:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                own = of_trial and not case and status.st_uid == owner[0]
+                of_user = of_trial and not case and status.st_uid == owner[0]
                 left = MAX_TOTAL_B - totals.get(case, 0)
                 if stat.S_ISDIR(status.st_mode):
                     folders.append((place / name, depth + 1))
                 elif (
                     stat.S_ISREG(status.st_mode)
                     and status.st_nlink == 1
-                    and (own or status.st_size <= min(MAX_FILE_B, left))
+                    and (of_user or status.st_size <= min(MAX_FILE_B, left))
                 ):
-                    totals[case] = totals.get(case, 0) + (0 if own else status.st_size)
+                    totals[case] = totals.get(case, 0) + (0 if of_user else status.st_size)
                     sizes[str((place / name).relative_to(folder))] = status.st_size
                     os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
                     _remove_acls(f"/proc/self/fd/{descriptor}/{name}")

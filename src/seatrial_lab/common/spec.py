@@ -136,9 +136,9 @@ class LabSpec:
             networks[name] = network
             if network.num_addresses < len(self.nodes) + 3:
                 yield f"{name} {text} is too small for {len(self.nodes)} nodes and the login node"
-        for one, other in itertools.combinations(networks, 2):
-            if networks[one].overlaps(networks[other]):
-                yield f"{one} and {other} overlap"
+        for first, other in itertools.combinations(networks, 2):
+            if networks[first].overlaps(networks[other]):
+                yield f"{first} and {other} overlap"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -171,9 +171,9 @@ class LabSpec:
         The current Python is among them: checks run with it in the lab, and it
         may be below a home folder that is closed to the job user.
         """
-        own = (self.checkout, *self.binds)
+        folders = (self.checkout, *self.binds)
         python = (Path(sys.prefix), Path(sys.base_prefix))
-        return tuple(dict.fromkeys((*own, *python)))
+        return tuple(dict.fromkeys((*folders, *python)))
 
     def to_json(self) -> str:
         """Return this spec as JSON text, for :meth:`from_json`."""

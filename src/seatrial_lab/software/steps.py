@@ -222,7 +222,7 @@ def code_of(function: Callable[..., Any]) -> str:
         name = left.pop()
         if name in parts and name not in used:
             used.append(name)
-            left += [one.id for one in ast.walk(parts[name]) if isinstance(one, ast.Name)]
+            left += [node.id for node in ast.walk(parts[name]) if isinstance(node, ast.Name)]
     return "\n".join(ast.get_source_segment(text, parts[name]) or "" for name in sorted(used))
 
 

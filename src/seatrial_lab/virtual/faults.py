@@ -109,11 +109,11 @@ def _wire(lab: VirtualLab, node: str, interface: str) -> str:
     """Return QEMU's name of a node's cable. Raises InputError."""
     if node not in lab.spec.nodes:
         raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
-    own = {card.interface: netdev(number) for number, card in enumerate(lab.virtual_spec.cards)
+    cables = {card.interface: netdev(number) for number, card in enumerate(lab.virtual_spec.cards)
            if card.node == node}  # fmt: skip
-    if interface not in own:
-        raise InputError(f"no cable of {interface!r}: {', '.join(own)}")
-    return own[interface]
+    if interface not in cables:
+        raise InputError(f"no cable of {interface!r}: {', '.join(cables)}")
+    return cables[interface]
 
 
 def _save(lab: VirtualLab, faults: list[state.Fault]) -> None:

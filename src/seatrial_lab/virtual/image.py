@@ -67,12 +67,12 @@ def archive(base: Base, hot: HotFiles) -> Archive:
     made.file("hot.folders", "".join(f"{folder}\n" for folder in hot.folders).encode())
     made.file("cold.folders", "".join(f"{folder}\n" for folder in hot.cold).encode())
     all_files = load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES, *RDMA_MODULES))
-    own = {check_driver(file, base.kernel_release, needs): file for file in base.drivers}
-    if unused := own.keys() - set(map(module_name, all_files)):
+    own_drivers = {check_driver(file, base.kernel_release, needs): file for file in base.drivers}
+    if unused := own_drivers.keys() - set(map(module_name, all_files)):
         text = f"no card of a virtual lab has the driver {', '.join(sorted(unused))}"
         raise LabError(f"{text}: those of docs/virtual-lab.md can be replaced")
     for file in all_files:
-        source = own.get(module_name(file), base.modules / file)
+        source = own_drivers.get(module_name(file), base.modules / file)
         made.file(f"{place}/{file}", source.read_bytes())
     for listing in sorted(base.modules.glob("modules.*")):
         made.file(f"{place}/{listing.name}", listing.read_bytes())
@@ -87,8 +87,12 @@ def initramfs(base: Base, folder: Path) -> Path:
     hot = hot_files()
     digest = hashlib.sha256(os.fsencode(hot.facts()))
     here = Path(__file__)
-    own = (here, INIT, here.with_name("cpio.py"), here.with_name("hot_files.py"))
-    for text in (base.kernel_version, base.kernel_release, *(file.read_text() for file in own)):
+    files_of_image = (here, INIT, here.with_name("cpio.py"), here.with_name("hot_files.py"))
+    for text in (
+        base.kernel_version,
+        base.kernel_release,
+        *(file.read_text() for file in files_of_image),
+    ):
         digest.update(text.encode() + b"\0")
     digest.update(base.busybox.read_bytes())
     name = f"initramfs-{base.kernel_release}"

@@ -41,10 +41,10 @@ class VirtualMachine:
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
         """Start a program on this machine, with the guest's Slurm commands in its PATH."""
         spec, run = self.lab.spec, self.lab.paths.run
-        own = access.environment(spec, spec.user, env)
-        own.pop("BASH_ENV", None)
-        own |= {
-            "PATH": f"{run / 'bin'}:{own['PATH']}",
+        env_of_user = access.environment(spec, spec.user, env)
+        env_of_user.pop("BASH_ENV", None)
+        env_of_user |= {
+            "PATH": f"{run / 'bin'}:{env_of_user['PATH']}",
             "HOME": str(run / "home"),
             "PYTHONPATH": str(SOURCE),
         }
@@ -56,7 +56,7 @@ class VirtualMachine:
         return subprocess.Popen(
             [sys.executable, "-P", "-S", "-m", "seatrial_lab.virtual.run_as_user",
              json.dumps(given)],
-            env=own, cwd="/", stdin=subprocess.DEVNULL, text=True, errors="replace",
+            env=env_of_user, cwd="/", stdin=subprocess.DEVNULL, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 

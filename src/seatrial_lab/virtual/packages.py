@@ -90,17 +90,17 @@ def provide(
                 progress(f"fetching {name}")
                 packages.unpack(name, parts[name])
     modules = kernels.only_entry(kernels.unpacked_folder(parts["kernel"], "lib/modules"))
-    own = tuple(map(Path, drivers))
+    own_drivers = tuple(map(Path, drivers))
     return Base(
         qemu=parts["qemu"] / "usr/bin/qemu-system-x86_64",
         qemu_version=(parts["qemu"] / "version").read_text().strip(),
         kernel=parts["kernel"] / "boot/vmlinux",
         kernel_release=modules.name,
         kernel_version=(parts["kernel"] / kernels.VERSION).read_text().strip()
-        + kernels.drivers_version(own),
+        + kernels.drivers_version(own_drivers),
         modules=modules,
         busybox=kernels.only_entry(kernels.unpacked_folder(parts["busybox"], "bin")),
-        drivers=own,
+        drivers=own_drivers,
     )
 
 
@@ -130,7 +130,11 @@ class Apt:
         debs = into / "debs"
         debs.mkdir(parents=True)
         self.run(
-            "apt-get", "-q", "download", *(f"{one}={v}" for one, v in wanted.items()), cwd=debs
+            "apt-get",
+            "-q",
+            "download",
+            *(f"{package}={v}" for package, v in wanted.items()),
+            cwd=debs,
         )
         for deb in sorted(debs.glob("*.deb")):
             run(["dpkg-deb", "-x", deb, into], f"unpacking {deb.name}")

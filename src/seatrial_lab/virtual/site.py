@@ -53,8 +53,11 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
                 text, right = f"{value} is not that of {first.names}, {same}", "the same in all"
                 raise InputError([Problem("", None, f"nodes.{number}.{name}", text, right)])
         if group.cores > most:
-            own = "" if most > 1 else f"; with lab.processors: own up to {MOST_PROCESSORS}"
-            text, right = f"{group.cores} cores are too many", f"at most {most} in this lab{own}"
+            with_own = "" if most > 1 else f"; with lab.processors: own up to {MOST_PROCESSORS}"
+            text, right = (
+                f"{group.cores} cores are too many",
+                f"at most {most} in this lab{with_own}",
+            )
             raise InputError([Problem("", None, f"nodes.{number}.cores", text, right)])
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):

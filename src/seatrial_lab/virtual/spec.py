@@ -145,8 +145,8 @@ class VirtualSpec:
     def differences(self, other: VirtualSpec) -> list[str]:
         """Return the names of the fields in which two specs differ; of ``lab``, its fields."""
         names = [each.name for each in dataclasses.fields(self) if each.name != "lab"]
-        own = [name for name in names if getattr(self, name) != getattr(other, name)]
-        return [*self.lab.differences(other.lab), *own]
+        differing = [name for name in names if getattr(self, name) != getattr(other, name)]
+        return [*self.lab.differences(other.lab), *differing]
 
     def without_wires(self) -> VirtualSpec:
         """Return the lab with cables and buses that have no limit, and the usual window."""

@@ -207,19 +207,19 @@ class Coordinator:
             while waiting and len(running) < at_once:
                 low, high = waiting.pop(0)
                 if low in self.connections and high in self.connections:
-                    busy = [one.core for one in running]
+                    busy = [pair.core for pair in running]
                     core = min(self.options["cores"] or [None], key=busy.count)
                     running.append(self._start(low, high, core))
             for key, _ in self.selector.select(0.5):
                 self._hear(key.data, running)
-            for one in list(running):
-                self._tend(one)
-                missing = [end for end in one.ends if end not in one.said]
+            for pair in list(running):
+                self._tend(pair)
+                missing = [end for end in pair.ends if end not in pair.said]
                 if not missing:
-                    running.remove(one)
-                    own = self._record(one, round_number)
-                    if own:
-                        figures[tuple(sorted(one.ends))] = own  # either end may serve
+                    running.remove(pair)
+                    of_pair = self._record(pair, round_number)
+                    if of_pair:
+                        figures[tuple(sorted(pair.ends))] = of_pair  # either end may serve
         return figures
 
     def _start(self, low, high, core):
@@ -231,10 +231,10 @@ class Coordinator:
         self.order(low, dict(self._common(pair), role="serve"))
         return pair
 
-    def _common(self, one):
-        port = self.port + one.serial % 200
+    def _common(self, pair):
+        port = self.port + pair.serial % 200
         return {
-            "id": one.serial, "interface": self.interface, "port": port, "core": one.core,
+            "id": pair.serial, "interface": self.interface, "port": port, "core": pair.core,
             "limit_s": self.options["limit_s"], "stream_bytes": self.options["stream_bytes"],
             "nptcp": [word.replace("{port}", str(port)) for word in self.nptcp],
         }  # fmt: skip
@@ -250,44 +250,44 @@ class Coordinator:
         reports, self.texts[number] = lines_of(self.texts[number] + data)
         for text in reports:
             report = json.loads(text.decode())
-            for one in running:
-                if one.serial == report["id"] and number in one.ends:
+            for pair in running:
+                if pair.serial == report["id"] and number in pair.ends:
                     if "ready" in report:
-                        order = dict(self._common(one), role="connect", address=report["ready"])
-                        one.asked.add(one.high)
-                        self.order(one.high, order)
+                        order = dict(self._common(pair), role="connect", address=report["ready"])
+                        pair.asked.add(pair.high)
+                        self.order(pair.high, order)
                     else:
-                        one.said[number] = report
+                        pair.said[number] = report
 
-    def _tend(self, one):
+    def _tend(self, pair):
         """End a pair that has failed at one end, or takes too long."""
-        for end in one.ends:
-            if end not in self.connections and end not in one.said:
-                one.said[end] = {"failed": "node %s: %s" % (self.name(end), self.absent[end])}
+        for end in pair.ends:
+            if end not in self.connections and end not in pair.said:
+                pair.said[end] = {"failed": "node %s: %s" % (self.name(end), self.absent[end])}
         now = time.monotonic()
-        failed = any("failed" in said for said in one.said.values())
-        left = [end for end in one.ends if end not in one.said]
-        if one.stopped and now > one.stopped + GRACE_S:
+        failed = any("failed" in said for said in pair.said.values())
+        left = [end for end in pair.ends if end not in pair.said]
+        if pair.stopped and now > pair.stopped + GRACE_S:
             for end in left:
-                self.drop(end, "it did not answer for %d s" % (now - one.begun))
-        elif not one.stopped and (failed or now > one.begun + self.options["limit_s"]):
-            one.stopped = now
+                self.drop(end, "it did not answer for %d s" % (now - pair.begun))
+        elif not pair.stopped and (failed or now > pair.begun + self.options["limit_s"]):
+            pair.stopped = now
             for end in left:
-                if end in one.asked:
-                    self.order(end, {"role": "stop", "id": one.serial})
+                if end in pair.asked:
+                    self.order(end, {"role": "stop", "id": pair.serial})
                 else:
-                    one.said[end] = {"failed": "stopped"}
+                    pair.said[end] = {"failed": "stopped"}
 
     def name(self, number):
         return self.names.get(number, "number %d" % number)
 
-    def _record(self, one, round_number):
-        low, high = sorted(one.ends)
+    def _record(self, pair, round_number):
+        low, high = sorted(pair.ends)
         record = {"pair": [low, high], "round": round_number}
-        server, client = one.said[one.low], one.said[one.high]
+        server, client = pair.said[pair.low], pair.said[pair.high]
         reasons = [
             "%s: %s" % (self.name(end), said["failed"])
-            for end, said in one.said.items()
+            for end, said in pair.said.items()
             if said.get("failed", "stopped") != "stopped"
         ]
         if "result" not in server or "result" not in client:
@@ -301,16 +301,16 @@ class Coordinator:
                     self.apart[end] = "none of its first %d links worked (%s)" % (
                         len(self.silent[end]), record["failed"])  # fmt: skip
             return None
-        self.works.update(one.ends)
+        self.works.update(pair.ends)
         server, client = server["result"], client["result"]
         # The server receives what the client sends.
-        received = {one.low: server["received"], one.high: client["received"]}
+        received = {pair.low: server["received"], pair.high: client["received"]}
         record.update(
-            seconds=time.monotonic() - one.begun,
+            seconds=time.monotonic() - pair.begun,
             text=client["text"],
             streams=[received[high], received[low]],  # the first from the lower number
             failed=client["failed_nptcp"],
-            bytes=[(server if end == one.low else client)["bytes"] for end in (low, high)],
+            bytes=[(server if end == pair.low else client)["bytes"] for end in (low, high)],
         )
         self.write(record)
         return figures_of(record)
@@ -334,12 +334,12 @@ class Coordinator:
         self.write({"nodes": self.names})
         budget = self.begun + self.options["budget_s"]
         in_rounds, rounds = {}, 0
-        for number, one in enumerate(schedule(self.count)):
+        for number, pairs in enumerate(schedule(self.count)):
             if time.monotonic() > budget:
                 self.write({"stopped": "rounds from %d on: the time of the step is over" % number})
                 break
-            one = [pair for pair in one if not self.apart.keys() & set(pair)]
-            in_rounds.update(self.measure(one, self.options["at_once"], number))
+            pairs = [pair for pair in pairs if not self.apart.keys() & set(pair)]
+            in_rounds.update(self.measure(pairs, self.options["at_once"], number))
             rounds = number + 1
         in_rounds.update(self.among_silent(rounds, budget))
         self.alone(in_rounds, budget)
@@ -357,15 +357,18 @@ class Coordinator:
         """
         figures = {}  # type: dict
         silent = sorted(end for end in self.apart if end in self.connections)
-        own = [[(silent[low], silent[high]) for low, high in one] for one in schedule(len(silent))]
+        among = [
+            [(silent[low], silent[high]) for low, high in in_round]
+            for in_round in schedule(len(silent))
+        ]
         tried, without = set(self.failed), 0
-        for at, one in enumerate(own + schedule(self.count)):
+        for at, in_round in enumerate(among + schedule(self.count)):
             if time.monotonic() > budget or without == SILENT_LINKS:
                 break
-            if at >= len(own) and not figures:
+            if at >= len(among) and not figures:
                 break
             pairs = [
-                pair for pair in one
+                pair for pair in in_round
                 if self.apart.keys() & set(pair) and pair not in tried and pair not in figures
             ]  # fmt: skip
             figures.update(self.measure(pairs, self.options["at_once"], number))
@@ -391,8 +394,8 @@ class Coordinator:
         # A pair may have failed by the load of its round. Such pairs are the last: each that fails
         # again takes as long as a pair may.
         again = [
-            one for one in self.failed
-            if all(end in self.connections and end not in self.apart for end in one)
+            pair for pair in self.failed
+            if all(end in self.connections and end not in self.apart for end in pair)
         ]  # fmt: skip
         suspects = suspects + again
         if not suspects and self.options["at_once"] == 1:
@@ -403,8 +406,8 @@ class Coordinator:
         usual, bad = {}, set()  # type: dict, set
 
         def control(count):
-            for one in good[:count]:
-                for metric, value in self._best(one, {}, factor, with_fit, budget).items():
+            for link in good[:count]:
+                for metric, value in self._best(link, {}, factor, with_fit, budget).items():
                     usual.setdefault(metric[0], []).append(value)
             del good[:count]
 
@@ -420,13 +423,13 @@ class Coordinator:
         control(CONTROLS)
         left -= compare(suspects)
         # The other links of a node that is as good as others alone: it was not the node.
-        cleared = [own for own in of_nodes if not bad.intersection(own[:NODE_LINKS])]
-        rest = {link for own in cleared for link in own[NODE_LINKS:]}
+        cleared = [links for links in of_nodes if not bad.intersection(links[:NODE_LINKS])]
+        rest = {link for links in cleared for link in links[NODE_LINKS:]}
         left -= compare(sorted(rest.difference(suspects)))
         # Each is compared with the median of the others that were measured alone.
         control(len(bad))
 
-    def _best(self, one, usual, factor, with_fit, budget):
+    def _best(self, link, usual, factor, with_fit, budget):
         """Measure a link alone, again as long as it is slow. Returns the best of its figures.
 
         Another program makes a measurement slower and none faster; a bad cable is slow each time.
@@ -435,7 +438,7 @@ class Coordinator:
         for _ in range(TRIES):
             if time.monotonic() > budget:
                 break
-            figures = self.measure([one], 1, None).get(one)
+            figures = self.measure([link], 1, None).get(link)
             if not figures:
                 break  # no load is its excuse
             for key, value in figures.items():

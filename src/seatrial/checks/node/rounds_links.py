@@ -73,10 +73,10 @@ def choose(in_rounds, factor, two_way):
     suspects = {link for link, excess in worst.items() if excess > factor}
     by_node = set()  # type: set
     kept = set()  # type: set
-    for own in explained.values():
-        own[:] = sorted(set(own), key=lambda link: worst[link])
-        kept.update(own[:NODE_LINKS])
-        by_node.update(own)
+    for links in explained.values():
+        links[:] = sorted(set(links), key=lambda link: worst[link])
+        kept.update(links[:NODE_LINKS])
+        by_node.update(links)
     suspects -= by_node - kept
     ordered = sorted(suspects, key=lambda link: -worst[link])
     good = sorted((link for link in worst if worst[link] <= factor), key=lambda link: worst[link])

@@ -166,8 +166,8 @@ def used_s():
     parent = os.getppid()
     if not read("/proc/%d/stat" % parent) or not os.path.exists("/proc/thread-self/children"):
         return None
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    seconds = sum(usage.ru_utime + usage.ru_stime for usage in own)
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(usage.ru_utime + usage.ru_stime for usage in usages)
     return seconds + ticks_below(parent, os.getpid()) / os.sysconf("SC_CLK_TCK")
 
 

@@ -27,11 +27,15 @@ def set_apart(site: SiteChanges, draft: Draft, drafts: list[Draft], found: int) 
         return
     while cause_and_effect := _beside(site, draft, found):
         cause, effect = cause_and_effect
-        own = [part for part in draft.parts if cause.fits(part.column)]
-        if not own:
+        fitting = [part for part in draft.parts if cause.fits(part.column)]
+        if not fitting:
             return
         place = next(
-            (one for one in drafts if one.night == draft.night and one.cause.scope == cause.scope),
+            (
+                other
+                for other in drafts
+                if other.night == draft.night and other.cause.scope == cause.scope
+            ),
             None,
         )
         if not place:
@@ -40,9 +44,9 @@ def set_apart(site: SiteChanges, draft: Draft, drafts: list[Draft], found: int) 
             place = Draft(draft.night, found, finding, cause, [])
             drafts.insert(drafts.index(draft), place)
         place.cause = _either(place.cause, cause)
-        place.parts += own
+        place.parts += fitting
         place.finding.beside = draft.finding.id, effect
-        draft.parts = [part for part in draft.parts if part not in own]
+        draft.parts = [part for part in draft.parts if part not in fitting]
         draft.apart.append(cause)
 
 
@@ -62,12 +66,12 @@ def _beside(site: SiteChanges, draft: Draft, found: int) -> tuple[Cause, float] 
             moved[column] = -size if column.series.better == "higher" else size, error
     best = None
     for kind in _PLACES:
-        groups = {one: _comparable(one, kind) for one in moved}
+        groups = {column: _comparable(column, kind) for column in moved}
         place = place_beside(
             [
-                Moved(*moved[one], groups[one], names)
-                for one in moved
-                if (names := table.names[one][kind])
+                Moved(*moved[column], groups[column], names)
+                for column in moved
+                if (names := table.names[column][kind])
             ]
         )
         if place and (not best or place.gain > best[0].gain):

@@ -64,7 +64,7 @@ class Conditions:
         result = []
         for name in sorted({*sides[0][-1], *sides[1][0]}):
             old, new = (
-                [value for one in side if (value := value_in(one, name)) is not None]
+                [value for of_night in side if (value := value_in(of_night, name)) is not None]
                 for side in sides
             )
             if old and new and _has_changed(old, new):

@@ -20,16 +20,16 @@ def described(site: SiteChanges, drafts: Sequence[Draft]) -> list[Finding]:
     for draft in drafts:
         draft.finding.changes = sorted(
             (part.change for part in draft.parts),
-            key=lambda own: (own.informative, own.gain, own.series.name),
+            key=lambda change: (change.informative, change.gain, change.series.name),
         )
         draft.finding.listed = draft.finding.changes
         _describe(site, draft)
-    for night in {one.night for one in drafts}:
-        own = [one for one in drafts if one.night == night and one.parts]
-        pair = _exchanged(own, site.table.locations)
-        for draft in own:
+    for night in {draft.night for draft in drafts}:
+        of_night = [draft for draft in drafts if draft.night == night and draft.parts]
+        pair = _exchanged(of_night, site.table.locations)
+        for draft in of_night:
             draft.finding.exchanged = pair
-    return [one.finding for one in drafts]
+    return [draft.finding for draft in drafts]
 
 
 def _describe(site: SiteChanges, draft: Draft) -> None:

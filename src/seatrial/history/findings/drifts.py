@@ -64,7 +64,7 @@ def joined(site: SiteChanges, drafts: list[Draft]) -> tuple[list[Draft], list[Wh
                 result.append(draft)
         drafts = result
     return drafts, [
-        whole for one in drafts if one.drift for whole in _make_whole(site, one, one.drift)
+        whole for draft in drafts if draft.drift for whole in _make_whole(site, draft, draft.drift)
     ]
 
 
@@ -100,21 +100,21 @@ def _drift(site: SiteChanges, first: Draft, *others: Draft) -> drift.Span | None
     for parts in of.values():
         parts.sort(key=lambda item: item[1].at)
     courses = [] if others or first.drift else _others(site, first)
-    for column, own in of.items():
-        whole, end, x = _about(site, column, [part for _, part in own])
-        begin = max(whole, own[0][1].steps[0] - _AROUND)
-        end = min(end, own[-1][1].steps[-1] + _AROUND)
+    for column, of_column in of.items():
+        whole, end, x = _about(site, column, [part for _, part in of_column])
+        begin = max(whole, of_column[0][1].steps[0] - _AROUND)
+        end = min(end, of_column[-1][1].steps[-1] + _AROUND)
         x = x[begin - whole : end - whole]
         steps = [
             (table.number(several[number].night if at == part.steps[0] else night),
              table.number(night))
-            for number, part in own if number or not first.drift
+            for number, part in of_column if number or not first.drift
             for at in part.steps for night in [int(column.at[at])]
         ]  # fmt: skip
-        scatter = noise_between(table, column, begin, own[0][1].steps[0]).scatter
+        scatter = noise_between(table, column, begin, of_column[0][1].steps[0]).scatter
         if not math.isfinite(scatter):
             scatter = levels.USUAL_SCATTER
-        drifts = first.drift is not None and any(not number for number, _ in own)
+        drifts = first.drift is not None and any(not number for number, _ in of_column)
         nights = _numbers(site, column, begin, end)
         courses.append(drift.Course(nights, levels.calm(x, scatter), steps, drifts))
     return drift.drift_of(courses, first.drift)
@@ -144,17 +144,17 @@ def _others(site: SiteChanges, draft: Draft) -> list[drift.Course]:
     return courses
 
 
-def _about(site: SiteChanges, column: Column, own: Sequence[Part]) -> tuple[int, int, Array]:
+def _about(site: SiteChanges, column: Column, names: Sequence[Part]) -> tuple[int, int, Array]:
     """First and last index of the figures from the level before some changes of a series to the
     next other one, and the figures without the steps of others among them."""
     every = site.levels[column]
-    first, last = every.index(own[0]), every.index(own[-1])
+    first, last = every.index(names[0]), every.index(names[-1])
     first, last = min(first, last), max(first, last)
     begin = every[first - 1].steps[-1] if first else 0
     end = every[last + 1].steps[0] if last + 1 < len(every) else len(column.at)
     x = site.table.scaled[column].x[begin:end].copy()
     for other in every[first : last + 1]:
-        if other not in own:
+        if other not in names:
             x[other.steps[0] - begin :] -= other.size
     return begin, end, x
 
@@ -168,18 +168,18 @@ def _make_whole(site: SiteChanges, draft: Draft, span: drift.Span) -> list[Whole
         of.setdefault(part.column, []).append(part)
     draft.parts = []
     result = []
-    for column, own in of.items():
-        own.sort(key=lambda part: part.at)
-        begin, end, x = _about(site, column, own)
-        step = own[0].steps[0] - begin
+    for column, parts in of.items():
+        parts.sort(key=lambda part: part.at)
+        begin, end, x = _about(site, column, parts)
+        step = parts[0].steps[0] - begin
         cut = int(np.searchsorted(column.at, draft.night)) - begin
         cut = min(max(cut, min(step, NEW_LEVEL)), step)
         change, size = change_of(
             table, column, (x[:cut], x[step:]), begin + cut,
-            table.trials[min(part.found for part in own)],
+            table.trials[min(part.found for part in parts)],
             noise_between(table, column, begin, begin + cut),
             drifts=True, lasts=end == len(column.at), new_at=begin + step,
         )  # fmt: skip
-        draft.parts.append(replace(own[0], change=change, size=size))
-        result.append(Whole(column, own, int(column.at[begin + cut]), change))
+        draft.parts.append(replace(parts[0], change=change, size=size))
+        result.append(Whole(column, parts, int(column.at[begin + cut]), change))
     return result

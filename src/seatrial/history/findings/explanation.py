@@ -38,11 +38,11 @@ def divided(
         hits.update(names if hit else ())
     every, all_hits = len(known), sum(hit for hit, _ in known)
     best, most = None, GAIN
-    for name, own in sorted(hits.items(), key=lambda item: str(item[0])):
-        rest, others = every - total[name], all_hits - own
-        gain = (likelihood(own, total[name]) + likelihood(others, rest)
+    for name, of_name in sorted(hits.items(), key=lambda item: str(item[0])):
+        rest, others = every - total[name], all_hits - of_name
+        gain = (likelihood(of_name, total[name]) + likelihood(others, rest)
                 - likelihood(all_hits, every))  # fmt: skip
-        if own >= max(least, 2) and own * rest > others * total[name] and gain > most:
+        if of_name >= max(least, 2) and of_name * rest > others * total[name] and gain > most:
             best, most = name, gain
     return best, most if best is not None else 0.0
 
@@ -75,9 +75,9 @@ def place(
     Only metrics that moved count: another one, such as the rate of a full network, says nothing
     of the place of a longer delay. One series alone may have moved by chance."""
     metrics = Counter(column.series.metric for column in moved if column.series.location)
-    own = {name for name, count in metrics.items() if count > 1}
-    own |= {column.series.metric for column in changed}
-    alike = [column for column in compared if column.series.metric in own]
+    metrics_of_several = {name for name, count in metrics.items() if count > 1}
+    metrics_of_several |= {column.series.metric for column in changed}
+    alike = [column for column in compared if column.series.metric in metrics_of_several]
     return explanation(table, alike, moved, PLACES)
 
 
@@ -111,7 +111,7 @@ def scope_of_condition(
         return Scope("series", next(iter(having)).series.name)
     if len(having) == len(compared):
         return Scope("site")
-    owner = next((own for kind, own in _OWNERS.items() if condition.name.startswith(kind)), "")
+    owner = next((what for kind, what in _OWNERS.items() if condition.name.startswith(kind)), "")
     kinds = sorted(_OF_CASES, key=lambda kind: kind != owner)
     for kind in kinds:
         names = {table.names[column][kind] for column in having}
@@ -135,15 +135,15 @@ def several_nodes(table: SiteTable, compared: Sequence[Column], changed: set[Col
     one node or between two did not, and of each of these nodes most did. {}: none."""
     metrics = {column.series.metric for column in changed}
     nodes_of = {
-        column: own for column in compared
-        if column.series.metric in metrics and (own := table.names[column]["node"])
+        column: at_nodes for column in compared
+        if column.series.metric in metrics and (at_nodes := table.names[column]["node"])
     }  # fmt: skip
     every, hits = Counter[str](), Counter[str]()
-    for column, own in nodes_of.items():
-        every.update(own)
-        hits.update(own if column in changed else ())
+    for column, at_nodes in nodes_of.items():
+        every.update(at_nodes)
+        hits.update(at_nodes if column in changed else ())
     nodes = {name for name in hits if hits[name] >= _OF_NODE * every[name]}
     if not 1 < len(nodes) <= len(every) / 2:
         return set()
-    at = {one for one, own in nodes_of.items() if not nodes.isdisjoint(own)}
+    at = {column for column, names in nodes_of.items() if not nodes.isdisjoint(names)}
     return nodes if changed & nodes_of.keys() <= at else set()

@@ -23,7 +23,7 @@ _NEAR = 2  # nights by which the begin of a level is mistaken, beside its interv
 def grouped(site: SiteChanges) -> list[Draft]:
     """The findings of all changes of a site, in the order of the nights that showed them."""
     table = site.table
-    parts = [part for own in site.every.values() for part in own]
+    parts = [part for of_column in site.every.values() for part in of_column]
     drafts: list[Draft] = []
     for found in sorted({part.found for part in parts} | set(table.swaps)):
         rest = [part for part in parts if part.found == found]
@@ -50,12 +50,12 @@ def _drafts(site: SiteChanges, parts: list[Part], found: int) -> Iterator[Draft]
     """Findings of changes that one night showed."""
     while parts:
         night = _night(site.table, parts)
-        own = [part for part in parts if part.can_be_of(night)]
+        of_night = [part for part in parts if part.can_be_of(night)]
         parts = [part for part in parts if not part.can_be_of(night)]
-        while own:
-            draft = _draft(site, night, found, own)
+        while of_night:
+            draft = _draft(site, night, found, of_night)
             taken = set(draft.parts)
-            own = [part for part in own if part not in taken]
+            of_night = [part for part in of_night if part not in taken]
             near = {part for part in parts if _is_near(site.table, part, draft)}
             draft.parts += [part for part in parts if part in near]
             parts = [part for part in parts if part not in near]
@@ -68,10 +68,10 @@ def _night(table: SiteTable, parts: Sequence[Part]) -> int:
     likeliest = Counter(part.at for part in parts)
 
     def key(night: int) -> tuple[int, bool, int, int]:
-        own = [part for part in parts if part.can_be_of(night)]
-        cases = {part.column.series.case for part in own}
+        of_night = [part for part in parts if part.can_be_of(night)]
+        cases = {part.column.series.case for part in of_night}
         versions = any(table.conditions.changed(case, night) for case in cases)
-        return len(own), versions, likeliest[night], -night
+        return len(of_night), versions, likeliest[night], -night
 
     return max({n for part in parts for n in range(part.low, part.high + 1)}, key=key)
 
@@ -80,9 +80,9 @@ def _draft(site: SiteChanges, night: int, found: int, parts: Sequence[Part]) -> 
     """The finding of as many changes of a night as have something in common. Without changes: that
     of a swap."""
     cause = cause_of(site, night, found, parts) if parts else new_nodes(site.table, night)
-    own = [part for part in parts if cause.fits(part.column)]
-    key = own[0].change.series.name if own else "swap"
-    return Draft(night, found, named(site.table, night, found, key), cause, own)
+    fitting = [part for part in parts if cause.fits(part.column)]
+    key = fitting[0].change.series.name if fitting else "swap"
+    return Draft(night, found, named(site.table, night, found, key), cause, fitting)
 
 
 def _is_of_swap(table: SiteTable, draft: Draft, swap: Draft) -> bool:
@@ -162,10 +162,10 @@ def _correct(site: SiteChanges, draft: Draft, parts: Sequence[Part], found: int)
         return
     at = table.number(draft.night)
     for night in table.own[max(0, at - _NEAR) : at + _NEAR + 1]:
-        own = [part for part in parts if part.can_be_of(night)]
-        if night == draft.night or len(own) < len(draft.parts):
+        of_night = [part for part in parts if part.can_be_of(night)]
+        if night == draft.night or len(of_night) < len(draft.parts):
             continue
-        cause = cause_of(site, night, found, [*draft.parts, *own])
+        cause = cause_of(site, night, found, [*draft.parts, *of_night])
         better = cause.by == "version" if draft.cause.explains else cause.explains
         if better and all(cause.fits(part.column) for part in draft.parts):
             draft.night, draft.cause = night, cause

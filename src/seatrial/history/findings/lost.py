@@ -36,12 +36,16 @@ def lost_series(
     """The changes after which each series has no figure. ``changed``: its changes of level."""
     units: dict[tuple[Case, str, str], list[Column]] = {}
     for column in table.columns:
-        own = column.series
-        units.setdefault((own.case, own.metric, own.location), []).append(column)
+        series = column.series
+        units.setdefault((series.case, series.metric, series.location), []).append(column)
     result = {}
     for column in table.columns:
-        own = column.series
-        alike = [one for one in units[own.case, own.metric, own.location] if one is not column]
+        series = column.series
+        alike = [
+            other
+            for other in units[series.case, series.metric, series.location]
+            if other is not column
+        ]
         result[column] = [
             _lost(table, column, changed[column], alike, gap) for gap in _gaps(table, column)
         ]

@@ -79,8 +79,8 @@ def joined(site: SiteChanges, drafts: Sequence[Draft]) -> list[Draft]:
 
 def _set_version(site: SiteChanges, draft: Draft, name: str) -> None:
     """Let a finding be of all cases in which a version changed that night."""
-    own = site.table.changed_for(draft.parts[0].column, draft.night)
-    if begun := next((condition for condition in own if condition.name == name), None):
+    changed = site.table.changed_for(draft.parts[0].column, draft.night)
+    if begun := next((condition for condition in changed if condition.name == name), None):
         draft.cause = of_condition(site, begun, draft.night)
 
 
@@ -102,14 +102,14 @@ def _rollout(table: SiteTable, nights: _Nights, first: Draft, later: Draft) -> l
         for name, text in conditions.at(case, later.night).items():
             if is_of_case(name):
                 continue
-            own = nights.of(case, name, later.night)
-            if first.night in own and night in own and len(own) > 1:
-                before = conditions.before(case, min(own)).get(name, "none")
+            at_nights = nights.of(case, name, later.night)
+            if first.night in at_nights and night in at_nights and len(at_nights) > 1:
+                before = conditions.before(case, min(at_nights)).get(name, "none")
                 ends = table.names[part.column]["node"]
                 values = {value_on(conditions.at(case, night)[name], node) for node in ends}
                 if not values or values - values_of(before):
                     result.setdefault(name, []).append(Condition(name, before, text))
     return [
-        own[-1] for name, own in result.items()
-        if len(own) == len(parts) and (not known or name in known)
+        conditions_of[-1] for name, conditions_of in result.items()
+        if len(conditions_of) == len(parts) and (not known or name in known)
     ]  # fmt: skip

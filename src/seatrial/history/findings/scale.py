@@ -54,8 +54,12 @@ def unknown_noise(column: Column, scale: float) -> levels.Noise:
 def scatter_of_repeats(column: Column, scale: float) -> float:
     """Median spread of the repeats within the first nights, scaled as the figures."""
     spreads = []
-    for own in column.samples[:_SAMPLED]:
-        if len(own) > 1 and (scale or min(own) > 0):
-            values = [one / scale for one in own] if scale else [math.log(one) for one in own]
+    for samples in column.samples[:_SAMPLED]:
+        if len(samples) > 1 and (scale or min(samples) > 0):
+            values = (
+                [value / scale for value in samples]
+                if scale
+                else [math.log(value) for value in samples]
+            )
             spreads.append(statistics.spread(values) or 0.0)
     return statistics.median(spreads) if spreads else 0.0

@@ -37,7 +37,7 @@ def site_changes(table: SiteTable) -> SiteChanges:
         for column in table.columns
     }
     ends = {
-        column: max([int(column.at[-1]), *(part.high for part in own[-1:])])
-        for column, own in lost.items()
+        column: max([int(column.at[-1]), *(part.high for part in parts[-1:])])
+        for column, parts in lost.items()
     }
     return SiteChanges(table, moved, every, ends)

@@ -40,9 +40,9 @@ class Continued:
 
 
 def find_swaps(
-    conditions: Conditions, nights: Mapping[Case, NDArray[np.int64]], own: Sequence[int]
+    conditions: Conditions, nights: Mapping[Case, NDArray[np.int64]], nights_of_site: Sequence[int]
 ) -> Swaps:
-    """The swaps of a site. ``nights``: on which each case ran; ``own``: those of the site."""
+    """The swaps of a site. ``nights``: on which each case ran."""
     nodes = {
         case: {night: conditions.nodes(case, night) for night in of_case.tolist()}
         for case, of_case in nights.items()
@@ -68,8 +68,8 @@ def find_swaps(
             else:
                 returned.setdefault(night, []).append((gone, new))
     for night, swaps in sorted(returned.items()):
-        last = bisect_left(own, night) - AROUND
-        known = [sides for at, sides in result.items() if bisect_left(own, at) <= last]
+        last = bisect_left(nights_of_site, night) - AROUND
+        known = [sides for at, sides in result.items() if bisect_left(nights_of_site, at) <= last]
         for there, back in swaps:
             if night not in result and (back, there) in known:
                 result[night] = there, back
@@ -108,19 +108,19 @@ def _continue(known: Continued, night: int, gone: str, new: str, locations: Loca
     columns = []
     followers = set()
     for column in known.columns:
-        own = column.series
-        others = map(by_series.get, places.in_place_of(own, gone, new, locations))
+        series = column.series
+        others = map(by_series.get, places.in_place_of(series, gone, new, locations))
         later = next((one for one in others if one and one.at[0] >= night), None)
         cut = int(np.searchsorted(column.at, night))
         if later and cut:
             followers.add(later)
-            known.followed[own] = later.series
-            if own in known.begins:
-                known.begins[later.series] = known.begins[own]
+            known.followed[series] = later.series
+            if series in known.begins:
+                known.begins[later.series] = known.begins[series]
             if cut < len(column.at):
                 columns.append(column)
                 known.begins[later.series] = night
-                known.away[own] = night, int(column.at[cut])
+                known.away[series] = night, int(column.at[cut])
             column = replace(
                 later, at=np.r_[column.at[:cut], later.at], samples=column.samples,
                 values=np.r_[column.values[:cut], later.values],

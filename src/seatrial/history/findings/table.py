@@ -40,8 +40,8 @@ class Informative:
         key = series.case, series.metric
         if key not in self._of_metric:
             self._of_metric[key] = self._requirements.of(*key)
-        own, location = self._of_metric[key], series.location or None
-        return own.is_informative(location) and not own.applying(location)
+        rules, location = self._of_metric[key], series.location or None
+        return rules.is_informative(location) and not rules.applying(location)
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class SiteTable:
     def possible_causes(self, column: Column, night: int) -> list[Condition]:
         """Of these, what may be the cause. Nodes that were swapped are a cause only where they
         are, which the conditions do not say."""
-        own = self.changed_for(column, night)
+        changed = self.changed_for(column, night)
         return (
-            [condition for condition in own if condition.name != NODES]
+            [condition for condition in changed if condition.name != NODES]
             if night in self.swaps
-            else own
+            else changed
         )
 
     def includes(self, scope: Scope, column: Column) -> bool:
@@ -101,18 +101,18 @@ def site_table(
     requirements: Requirements | None, waits: Waits,
 ) -> SiteTable:  # fmt: skip
     """The table of a site from the columns of its series."""
-    own = [at for at, trial in enumerate(trials) if trial.site == site]
-    nights = _nights(columns, trials, own, under)
+    of_site = [at for at, trial in enumerate(trials) if trial.site == site]
+    nights = _nights(columns, trials, of_site, under)
     conditions = Conditions(trials, under, nights)
     positive, zeros = _positive(columns)
-    swaps = find_swaps(conditions, nights, own)
+    swaps = find_swaps(conditions, nights, of_site)
     nodes = {name for sides in swaps.values() for side in sides for name in side}
     for case, of_case in nights.items():
         nodes |= conditions.nodes(case, int(of_case[-1]))
     locations = Locations([], nodes)
     series = continued(positive, swaps, locations)
     return SiteTable(
-        site, trials, own, nights, conditions, swaps, series, zeros,
+        site, trials, of_site, nights, conditions, swaps, series, zeros,
         {column: scaled(column.values) for column in series.columns},
         {column: _names(column.series, locations) for column in series.columns},
         locations, waits, Informative(requirements),
@@ -120,7 +120,7 @@ def site_table(
 
 
 def _nights(
-    columns: Sequence[Column], trials: Sequence[KnownTrial], own: Sequence[int], under: Under
+    columns: Sequence[Column], trials: Sequence[KnownTrial], of_site: Sequence[int], under: Under
 ) -> dict[Case, NDArray[np.int64]]:
     """The nights on which each case ran, also those on which it has no figure."""
     of_case: dict[Case, list[Column]] = {}
@@ -128,8 +128,10 @@ def _nights(
         of_case.setdefault(column.series.case, []).append(column)
     result = {}
     for case, several in of_case.items():
-        ran = [at for at in own if (trials[at].id, case.id) in under]
-        result[case] = np.unique(np.concatenate([ran, *(one.at for one in several)])).astype(int)
+        ran = [at for at in of_site if (trials[at].id, case.id) in under]
+        result[case] = np.unique(np.concatenate([ran, *(column.at for column in several)])).astype(
+            int
+        )
     return result
 
 
@@ -143,10 +145,12 @@ def _positive(columns: Sequence[Column]) -> tuple[list[Column], dict[Series, set
             zeros[column.series] = set(column.at[~good].tolist())
             if not good.any():
                 continue
-            own = [
+            samples = [
                 sample for sample, kept in zip(column.samples, good.tolist(), strict=False) if kept
             ]
-            column = replace(column, at=column.at[good], values=column.values[good], samples=own)
+            column = replace(
+                column, at=column.at[good], values=column.values[good], samples=samples
+            )
         result.append(column)
     return result, zeros
 

@@ -60,15 +60,17 @@ class Answer:
 
     def _last_failure(self) -> str:
         """How the last run of the program failed, if it did, as a clause without a subject."""
-        own = [run.reason for run in self.failed if run.fault in ("program", "timeout")]
-        return own[-1].removeprefix("it ") if own else ""
+        reasons = [run.reason for run in self.failed if run.fault in ("program", "timeout")]
+        return reasons[-1].removeprefix("it ") if reasons else ""
 
     @property
     def doubt(self) -> str:
         """Why what is best in the runs that count may not be; "": no reason is known."""
-        own = [run for run in [*self.counted, *self.failed] if run.fault not in NOT_ITS_OWN]
-        runs = Counter(run.candidate.name for run in own)
-        failed = Counter(run.candidate.name for run in own if run.fault)
+        of_candidates = [
+            run for run in [*self.counted, *self.failed] if run.fault not in NOT_ITS_OWN
+        ]
+        runs = Counter(run.candidate.name for run in of_candidates)
+        failed = Counter(run.candidate.name for run in of_candidates if run.fault)
         return failing(self.decision, {name: (failed[name], count) for name, count in runs.items()})
 
     def _choice(self) -> Candidate | None:
@@ -146,8 +148,8 @@ class Answer:
         lines += [*self._table(), ""]
         lines += self._not_counted()
         lines += [f"Left out: {text}" for text in self.tuned.left_out_lines()]
-        lines += [f"Proven: {one}" for one in self.proven()]
-        lines += [f"Not proven: {one}" for one in self.not_proven()]
+        lines += [f"Proven: {sentence}" for sentence in self.proven()]
+        lines += [f"Not proven: {sentence}" for sentence in self.not_proven()]
         lines += [f"Note: {note}" for note in self.notes()]
         lines.append(
             f"Used: {number(self.study.node_hours, 3)} node hours, "
@@ -239,8 +241,10 @@ class Answer:
                  f"program={shlex.join(t.program)}"]  # fmt: skip
         for key, value in t.settings.items():
             words += ["--set", f"{key}={value}"]
-        own = f"sbatch --constraint={feature} --exclusive" if feature else "sbatch, no --constraint"
-        return [f"  your own script: {own}, transport {transport}; a new script:",
+        command = (
+            f"sbatch --constraint={feature} --exclusive" if feature else "sbatch, no --constraint"
+        )
+        return [f"  your own script: {command}, transport {transport}; a new script:",
                 f"  {clean(shlex.join(words))} --output job.sh"]  # fmt: skip
 
     def _table(self) -> list[str]:

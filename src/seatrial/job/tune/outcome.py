@@ -80,9 +80,9 @@ def _fault(
     loaded = {family for name in ran.libraries if (family := mpi_family(name))}
     if loaded - {chosen.family}:
         what = ", ".join(sorted({Path(name).name for name in ran.libraries}))
-        own = chosen.candidate.transport
+        transport = chosen.candidate.transport
         hint = "" if chosen.family else "; name the transports of its MPI: --transport"
-        return "transport", f"it loaded {what}, which is not the MPI of transport {own}{hint}"
+        return "transport", f"it loaded {what}, which is not the MPI of transport {transport}{hint}"
     code, seconds = _ending(folder)
     state = end.entry.state
     if state in _TIMED_OUT or (code in TIMED_OUT and seconds >= tuned.run_limit_s):
@@ -145,13 +145,27 @@ def crossing(counted: list[Counters], network: str, data_path: DataPath) -> tupl
     """
     worst: bool | None = None
     reasons = []
-    for node in dict.fromkeys(one.node for one in counted):
-        own = [one for one in counted if one.node == node and one.interface != "lo"]
-        here = sum(_volume(one, data_path) for one in own if one.network == network)
-        other = {one.network: _volume(one, "kernel") for one in own if one.network != network}
+    for node in dict.fromkeys(of_interface.node for of_interface in counted):
+        of_node = [
+            of_interface
+            for of_interface in counted
+            if of_interface.node == node and of_interface.interface != "lo"
+        ]
+        here = sum(
+            _volume(of_interface, data_path)
+            for of_interface in of_node
+            if of_interface.network == network
+        )
+        other = {
+            of_interface.network: _volume(of_interface, "kernel")
+            for of_interface in of_node
+            if of_interface.network != network
+        }
         if data_path == "verbs":  # TCP on the same interface is another path
             other[f"{network}, by the kernel"] = sum(
-                _volume(one, "kernel") for one in own if one.network == network
+                _volume(of_interface, "kernel")
+                for of_interface in of_node
+                if of_interface.network == network
             )
         most = max(other, key=lambda name: other[name], default="")
         if max(here, *other.values(), 0) < FEW_B:
@@ -166,9 +180,11 @@ def crossing(counted: list[Counters], network: str, data_path: DataPath) -> tupl
     return worst, "; ".join(reasons[:2])
 
 
-def _volume(one: Counters, data_path: DataPath) -> int:
+def _volume(counted: Counters, data_path: DataPath) -> int:
     """Bytes in both directions: of the RDMA port for verbs, else by the kernel."""
-    return counters.rdma_volume(one) if data_path == "verbs" else counters.kernel_volume([one])
+    return (
+        counters.rdma_volume(counted) if data_path == "verbs" else counters.kernel_volume([counted])
+    )
 
 
 # -- the output
@@ -214,6 +230,6 @@ def _tail(folder: Path) -> str:
             return ""
     lines = [line.strip() for line in text[-10 * _TAIL :].decode(errors="replace").splitlines()]
     lines = [line for line in lines if line.strip("-=*_ ")]
-    own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
-    shown = clean(" | ".join((own or lines)[-2:])[-_TAIL:])
+    of_program = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
+    shown = clean(" | ".join((of_program or lines)[-2:])[-_TAIL:])
     return f": ...{shown}" if shown else ""

@@ -96,8 +96,8 @@ class Tuned(Line):
         for name, why in self.left_out.items():
             profile, _, transport = name.partition(" over ")
             alike.setdefault((transport, why), []).append(profile)
-        return [f"{', '.join(own)} over {transport}: {why}"
-                for (transport, why), own in alike.items()]  # fmt: skip
+        return [f"{', '.join(names)} over {transport}: {why}"
+                for (transport, why), names in alike.items()]  # fmt: skip
 
     def chosen(self, candidate: Candidate) -> Chosen:
         return next(chosen for chosen in self.candidates if chosen.candidate == candidate)

@@ -78,20 +78,28 @@ class Study:
         """Candidate -> why it does not run again, and is not compared."""
         dropped: dict[Candidate, str] = {}
         for candidate in self.all:
-            own = [run for run in self.runs if run.candidate == candidate]
-            own = [run for run in own if run.fault not in NOT_ITS_OWN]
+            of_candidate = [run for run in self.runs if run.candidate == candidate]
+            of_candidate = [run for run in of_candidate if run.fault not in NOT_ITS_OWN]
             most = MOST_FAILURES + len(self.samples(candidate)) // 10
-            last = own[-most:]
+            last = of_candidate[-most:]
             if len(last) == most and all(run.fault for run in last):
                 dropped[candidate] = last[-1].reason
         for run in self.runs:
             if run.fault == "refused":  # a Prolog that refuses a profile drains nodes: never again
-                same = [one for one in self.all if one.profile == run.candidate.profile]
+                same = [
+                    candidate
+                    for candidate in self.all
+                    if candidate.profile == run.candidate.profile
+                ]
             elif run.fault == "transport":
-                same = [one for one in self.all if one.transport == run.candidate.transport]
+                same = [
+                    candidate
+                    for candidate in self.all
+                    if candidate.transport == run.candidate.transport
+                ]
             else:
                 continue
-            dropped |= {one: run.reason for one in same if one not in dropped}
+            dropped |= {candidate: run.reason for candidate in same if candidate not in dropped}
         return dropped
 
     @property
@@ -169,11 +177,13 @@ class Study:
         tried = {run.candidate for run in self.runs if run.fault not in NOT_ITS_OWN}
         if tried >= set(self.compared) and all(run.fault for run in self.runs):
             return "each candidate was tried, and no run succeeded"
-        own = [run for run in self.runs if run.fault not in NOT_ITS_OWN]
-        if len(own) >= FIRST_FAILURES and all(run.fault in BY_ITSELF for run in own):
-            over = {run.candidate.transport for run in own}
+        of_candidates = [run for run in self.runs if run.fault not in NOT_ITS_OWN]
+        if len(of_candidates) >= FIRST_FAILURES and all(
+            run.fault in BY_ITSELF for run in of_candidates
+        ):
+            over = {run.candidate.transport for run in of_candidates}
             if over >= {candidate.transport for candidate in self.compared}:
-                return f"the first {len(own)} runs failed, over each transport"
+                return f"the first {len(of_candidates)} runs failed, over each transport"
         last = self.runs[-MOST_LOST:]
         if len(last) == MOST_LOST and all(run.fault == "slurm" for run in last):
             return f"Slurm ended {MOST_LOST} runs in succession: {last[-1].reason}"

@@ -65,9 +65,9 @@ def _ordered(interface: str, changed: State, target: State, state: State) -> Lis
     """The writers' actions, in the order of the table."""
     actions: List[Action] = []
     for setting in settings.SETTINGS:
-        own = {key: value for key, value in changed.items() if setting.has(key)}
+        of_setting = {key: value for key, value in changed.items() if setting.has(key)}
         if setting.spread:
-            own.pop(setting.key, None)  # no queue has it
-        if own and setting.write:
-            actions += setting.write(interface, own, target, state)
+            of_setting.pop(setting.key, None)  # no queue has it
+        if of_setting and setting.write:
+            actions += setting.write(interface, of_setting, target, state)
     return actions

@@ -105,7 +105,7 @@ class Consumers(Tree):
             words = line.split()
             number = words[1] if len(words) > 1 else ""
             if re.match(r"^[0-9a-f]{8}\Z", number):
-                address = ".".join(str(one) for one in bytes.fromhex(number))
+                address = ".".join(str(byte) for byte in bytes.fromhex(number))
             elif re.match(r"^[0-9a-f]{32}\Z", number):
                 address = ":".join(number[at : at + 4] for at in range(0, 32, 4))
             else:
@@ -136,8 +136,8 @@ class Consumers(Tree):
         folder = "/sys/class/nvme"
         for name in self.names(folder):
             fields = dict(
-                one.partition("=")[::2]
-                for one in self.text("%s/%s/address" % (folder, name)).split(",")
+                pair.partition("=")[::2]
+                for pair in self.text("%s/%s/address" % (folder, name)).split(",")
             )
             if "traddr" in fields and self.text("%s/%s/transport" % (folder, name)) != "pcie":
                 yield (

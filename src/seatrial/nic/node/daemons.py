@@ -69,7 +69,7 @@ class Daemons(Tree):
                 text = self.text("/%s/%s/tuned.conf" % (folder, name))
                 if text:
                     left += [
-                        one for line in INCLUDE.findall(text) for one in re.split("[,; ]+", line)
+                        word for line in INCLUDE.findall(text) for word in re.split("[,; ]+", line)
                     ]
                     if _sets(text, interface):
                         yield name
@@ -111,11 +111,11 @@ def _sets(text: str, interface: str) -> bool:
     if NET_TYPE.search(text):
         return True
     for section in NET_SECTION.findall(text):
-        patterns = [one for line in DEVICES.findall(section) for one in re.split("[,; ]+", line)]
+        patterns = [word for line in DEVICES.findall(section) for word in re.split("[,; ]+", line)]
         refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
         chosen = [pattern for pattern in patterns if pattern and not pattern.startswith("!")]
-        if any(fnmatchcase(interface, one) for one in refused):
+        if any(fnmatchcase(interface, pattern) for pattern in refused):
             continue
-        if not chosen or any(fnmatchcase(interface, one) for one in chosen):
+        if not chosen or any(fnmatchcase(interface, pattern) for pattern in chosen):
             return True
     return False

@@ -33,8 +33,9 @@ def collect(
             reasons.append(str(error))
             continue
         evidence["interfaces"][interface] = {"state": state, "differences": different}
-        reasons += ["%s %s is %s, not %s" % (interface, one["setting"], values.shown(one["actual"]),
-                    one["wanted"]) for one in different]  # fmt: skip
+        for one in different:
+            words = (interface, one["setting"], values.shown(one["actual"]), one["wanted"])
+            reasons.append("%s %s is %s, not %s" % words)
     node = nic.read_node()
     for difference in values.differences(declared.get("node", {}), node):
         reasons.append(

@@ -52,16 +52,16 @@ class Guard(Tree):
             {name for setting in settings for name in _with_members(setting, settings)}
         ):
             self.check_interface(policy, interface)
-        for interface, own in sorted(settings.items()):
+        for interface, wanted in sorted(settings.items()):
             interfaces = _with_members(interface, settings)
-            if "driver" in own:
-                self._check_driver(policy, own["driver"])
-                interfaces.update(self._driven_by(own["driver"]["module"]))
-            self._check_consumers(interfaces, [key for key in own if of(key).link_down])
-            self._check_elsewhere(interfaces, [key for key in CUTTING if key in own])
-            self._check_functions(interfaces, own)
+            if "driver" in wanted:
+                self._check_driver(policy, wanted["driver"])
+                interfaces.update(self._driven_by(wanted["driver"]["module"]))
+            self._check_consumers(interfaces, [key for key in wanted if of(key).link_down])
+            self._check_elsewhere(interfaces, [key for key in CUTTING if key in wanted])
+            self._check_functions(interfaces, wanted)
             for name in sorted(_with_members(interface, settings)):
-                self._check_daemons(name, own)
+                self._check_daemons(name, wanted)
 
     def check_interface(self, policy: Policy, interface: str) -> None:
         """Raise Refused if an interface must not be touched."""
@@ -81,12 +81,14 @@ class Guard(Tree):
     def _check_vital(self, policy: Policy, interface: str) -> None:
         """An interface that the node needs is never changed, whatever the site file says."""
         family = self.family(interface)
-        for one, table in sorted(self.routes.defaults(family).items()):
+        for relative, table in sorted(self.routes.defaults(family).items()):
             where = "" if table == "main" else " of routing table " + table
             raise Refused("%s carries the node's default route%s%s"
-                          % (interface, where, _by(interface, one)))  # fmt: skip
-        for one in sorted(family & self.slurm_interfaces(policy)):
-            raise Refused("%s carries Slurm's own traffic%s" % (interface, _by(interface, one)))
+                          % (interface, where, _by(interface, relative)))  # fmt: skip
+        for relative in sorted(family & self.slurm_interfaces(policy)):
+            raise Refused(
+                "%s carries Slurm's own traffic%s" % (interface, _by(interface, relative))
+            )
 
     def family(self, interface: str) -> Set[str]:
         """The interface and all that use it: bonds, bridges, VLANs."""
@@ -129,12 +131,12 @@ class Guard(Tree):
                     % (interface, ", ".join(users), ", ".join(sorted(disruptive)))
                 )
 
-    def _check_functions(self, interfaces: Set[str], own: Dict[str, Any]) -> None:
+    def _check_functions(self, interfaces: Set[str], settings: Dict[str, Any]) -> None:
         """With virtual functions go their addresses, VLANs and rates, and the interfaces that
         containers have of them."""
         for interface in sorted(interfaces):
             count = self.text("/sys/class/net/%s/device/sriov_numvfs" % interface).strip()
-            removing = [key for key in REMOVING if str(own.get(key, count)) != count]
+            removing = [key for key in REMOVING if str(settings.get(key, count)) != count]
             if removing and count not in ("", "0"):
                 raise Refused(
                     "%s has %s virtual functions, which %s would remove with all that is set on "
@@ -144,7 +146,7 @@ class Guard(Tree):
 
     def _check_elsewhere(self, interfaces: Set[str], cutting: List[str]) -> None:
         """What another namespace has on an interface cannot be restored from here."""
-        family = {one for name in interfaces for one in self.family(name)}
+        family = {relative for name in interfaces for relative in self.family(name)}
         users = self.elsewhere.users_of(family) if cutting else []
         if users:
             raise Refused(
@@ -153,9 +155,9 @@ class Guard(Tree):
                 % (", ".join(sorted(interfaces)), ", ".join(users), " and ".join(cutting))
             )
 
-    def _check_daemons(self, interface: str, own: Dict[str, Any]) -> None:
-        for daemon in sorted({name for key in own for name in of(key).rivals}):
-            settings = [of(key).name for key in own if daemon in of(key).rivals]
+    def _check_daemons(self, interface: str, settings_of: Dict[str, Any]) -> None:
+        for daemon in sorted({name for key in settings_of for name in of(key).rivals}):
+            settings = [of(key).name for key in settings_of if daemon in of(key).rivals]
             self.daemons.check(daemon, interface, settings)
 
     def _driven_by(self, module: str) -> List[str]:

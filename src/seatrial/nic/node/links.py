@@ -47,8 +47,8 @@ def record(interface: str) -> Link:
     for family in ("-4", "-6"):
         routes += _routes(family, interface)
     return {
-        "addresses": [_address(one, interface) for one in device.get("addr_info", [])
-                      if not _by_kernel(one)],
+        "addresses": [_address(address, interface) for address in device.get("addr_info", [])
+                      if not _by_kernel(address)],
         # Those that need no other route come first.
         "routes": sorted(routes, key=lambda words: "via" in words),
         "up": "UP" in device.get("flags", []),
@@ -143,7 +143,7 @@ def family(interface: str, folder: str = "") -> List[str]:
     """The interface and all that use it, at once or through others; those below come first."""
     names = [interface]
     for name in names:
-        names += [one for one in above(name, folder) if one not in names]
+        names += [upper for upper in above(name, folder) if upper not in names]
     return names
 
 
@@ -153,10 +153,10 @@ def differences(then: Link, now: Link) -> List[str]:
     for key in ("up", "mac"):
         if then[key] != now[key]:
             messages.append("%s is %s, was %s" % (key, now[key], then[key]))
-    for one in _missing_from(then, now):
-        messages.append("%s is gone" % one)
-    for one in _missing_from(now, then):
-        messages.append("%s was not there" % one)
+    for what in _missing_from(then, now):
+        messages.append("%s is gone" % what)
+    for what in _missing_from(now, then):
+        messages.append("%s was not there" % what)
     return messages
 
 

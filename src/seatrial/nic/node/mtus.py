@@ -30,7 +30,7 @@ def users_of(interface: str) -> List[Dict[str, Any]]:
 
 def different_mtus(users: List[Dict[str, Any]]) -> List[Tuple[str, int, int]]:
     """Name, MTU and recorded MTU of the users whose MTU is another one. Some may be gone."""
-    there = [(name, one["mtu"]) for one, name in _present(users)]
+    there = [(name, device["mtu"]) for device, name in _present(users)]
     mtus = [(name, _number(name, "mtu"), then) for name, then in there]
     return [(name, now, then) for name, now, then in mtus if now not in (None, then)]
 
@@ -67,7 +67,7 @@ def ipv6_of(interface: str) -> Dict[str, Any]:
 def different_ipv6(record: Dict[str, Any]) -> List[Tuple[str, Action]]:
     """A sentence on each IPv6 MTU that is not as ``ipv6_of`` has recorded it, and the action that
     restores it. What is gone meanwhile is no difference."""
-    present = {one["name"]: name for one, name in _present(record["devices"])}
+    present = {device["name"]: name for device, name in _present(record["devices"])}
     differences = []
     for device in record["devices"]:
         name, then = present.get(device["name"], ""), device["mtu"]

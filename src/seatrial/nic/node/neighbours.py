@@ -24,15 +24,15 @@ def of(answer: str) -> Dict[str, Dict[str, str]]:
     """Interface -> switch and port, from what ``lldpctl -f json0`` prints; at most one each."""
     neighbours: Dict[str, Dict[str, str]] = {}
     try:
-        lists = [one.get("interface", []) for one in json.loads(answer)["lldp"]]
-        for one in [one for many in lists for one in many][:MOST_INTERFACES]:
+        lists = [answered.get("interface", []) for answered in json.loads(answer)["lldp"]]
+        for entry in [one for many in lists for one in many][:MOST_INTERFACES]:
             known = {
-                "switch": _first(one, "chassis", ("name", "id", "mgmt-ip")),
-                "port": _first(one, "port", ("descr", "id")),
+                "switch": _first(entry, "chassis", ("name", "id", "mgmt-ip")),
+                "port": _first(entry, "port", ("descr", "id")),
             }
             known = {key: text for key, text in known.items() if text}
-            if known and isinstance(one.get("name"), str):
-                neighbours.setdefault(one["name"], known)
+            if known and isinstance(entry.get("name"), str):
+                neighbours.setdefault(entry["name"], known)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     return neighbours

@@ -158,7 +158,7 @@ def plain(text: str, most: int = MOST_TEXT) -> str:
     """Text of which others chose the characters, such as a switch or any user, for a terminal.
 
     It has at most so many characters, and none that moves the cursor or changes the direction."""
-    return "".join(one if one.isprintable() else "?" for one in text[:most])
+    return "".join(character if character.isprintable() else "?" for character in text[:most])
 
 
 def one_line(text: str, most: int = MOST_TEXT) -> str:

@@ -191,8 +191,8 @@ def _leaves(key: str, value: Any) -> State:
     if not isinstance(value, (dict, list)):
         return {key: value}
     leaves: State = {}
-    for name, one in value.items() if isinstance(value, dict) else enumerate(value):
-        leaves.update(_leaves("%s.%s" % (key, name), one))
+    for name, leaf in value.items() if isinstance(value, dict) else enumerate(value):
+        leaves.update(_leaves("%s.%s" % (key, name), leaf))
     return leaves
 
 
@@ -265,9 +265,9 @@ def irq_numbers(interface: str) -> Dict[int, str]:
     """
     device = "%s/%s/device" % (SYSFS, interface)
     numbers = names(device + "/msi_irqs")
-    vectors = {number(IRQ_VECTOR % one): one for one in numbers}
+    vectors = {number(IRQ_VECTOR % irq): irq for irq in numbers}
     if numbers and None not in vectors and len(vectors) == len(numbers):
-        return {vector % MOST_VECTORS: one for vector, one in vectors.items()}  # type: ignore
+        return {vector % MOST_VECTORS: irq for vector, irq in vectors.items()}  # type: ignore
     # The table is the machine's in each network namespace. An interface without a device has no
     # line in it: one of its name is that of an interface of another namespace.
     if not numbers and os.path.exists(device):
@@ -275,7 +275,7 @@ def irq_numbers(interface: str) -> Dict[int, str]:
             words = line.split()
             if words and words[0][:-1].isdigit() and _named_after(words[-1], interface):
                 numbers.append(words[0][:-1])
-    return dict(enumerate(sorted((one for one in numbers if one.isdigit()), key=int)))
+    return dict(enumerate(sorted((name for name in numbers if name.isdigit()), key=int)))
 
 
 def _named_after(word: str, interface: str) -> bool:

@@ -115,7 +115,7 @@ class Routes:
         """The object of this id, or those of its group."""
         objects = {row["id"]: row for row in self._ask("nexthop", "show") if "id" in row}
         group = objects.get(number, {}).get("group", [{"id": number}])
-        return [objects[one["id"]] for one in group if one.get("id") in objects]
+        return [objects[member["id"]] for member in group if member.get("id") in objects]
 
     def _is_own(self, version: str, table: str, family: Set[str]) -> bool:
         """Whether only rules for the family's own packets lead to a table, and at least one."""
@@ -136,17 +136,17 @@ class Routes:
                                      else source, strict=False)  # fmt: skip
         for name, address, length in self._addresses():
             if name in family and asked.version == (6 if ":" in address else 4):
-                own = ipaddress.ip_network("%s/%s" % (address, length), strict=False)
-                if int(own[0]) <= int(asked[0]) and int(asked[-1]) <= int(own[-1]):
+                network = ipaddress.ip_network("%s/%s" % (address, length), strict=False)
+                if int(network[0]) <= int(asked[0]) and int(asked[-1]) <= int(network[-1]):
                     return True
         return False
 
     def _addresses(self) -> Iterator[tuple]:
         """(interface, address, length of the prefix) of all addresses of the node."""
         for device in self._must("address", "show"):
-            for one in device.get("addr_info", []):
-                if "local" in one:
-                    yield device["ifname"], one["local"], one["prefixlen"]
+            for info in device.get("addr_info", []):
+                if "local" in info:
+                    yield device["ifname"], info["local"], info["prefixlen"]
 
     def having(self, address: str) -> Set[str]:
         """The interfaces that have an address of the node."""

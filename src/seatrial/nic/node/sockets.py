@@ -60,13 +60,13 @@ class Sockets(Tree):
             if pid.isdigit() and self.is_of_root(pid) and is_wanted(pid):
                 inodes.update(self._open_files(pid))
         sockets = self.all()
-        listening = {one.local_port for one in sockets if one.state == LISTENING}
+        listening = {each.local_port for each in sockets if each.state == LISTENING}
         return list(
             dict.fromkeys(
-                one.peer
-                for one in sockets
-                if one.state == ESTABLISHED and "socket:[%s]" % one.inode in inodes
-                and (one.local_port not in listening or one.peer in members)
+                each.peer
+                for each in sockets
+                if each.state == ESTABLISHED and "socket:[%s]" % each.inode in inodes
+                and (each.local_port not in listening or each.peer in members)
             )
         )  # fmt: skip
 

@@ -116,9 +116,9 @@ def spread(wanted: State, state: State, cpus: List[int]) -> State:
         setting = settings.of(key)
         keys = []
         if setting.spread and key == setting.key:
-            keys = [one for one in state if setting.has(one) and state[one] is not None]
-        for index, one in enumerate(sorted(keys, key=_number)):
-            by_queue[one] = setting.spread(key, value, index, cpus)  # type: ignore
+            keys = [name for name in state if setting.has(name) and state[name] is not None]
+        for index, name in enumerate(sorted(keys, key=_number)):
+            by_queue[name] = setting.spread(key, value, index, cpus)  # type: ignore
         if not keys:
             by_queue[key] = value
     return by_queue

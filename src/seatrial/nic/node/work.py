@@ -50,15 +50,15 @@ class Work:
         skipped: Dict[str, List[str]] = {}
         for interface in sorted(losing.union(wanted)):
             before = self.nic.read(interface)
-            own = dict(wanted.get(interface, {}))
-            missing = self._missing(interface, own, before)
+            settings_wanted = dict(wanted.get(interface, {}))
+            missing = self._missing(interface, settings_wanted, before)
             dropped = [key for key in missing if settings.group_of(key) in optional]
             if len(dropped) < len(missing):
                 lacking = [key for key in missing if key not in dropped]
                 raise Refused("%s has no setting %s" % (interface, ", ".join(lacking)))
             for key in dropped:
-                own.pop(key)
-            for key in own:
+                settings_wanted.pop(key)
+            for key in settings_wanted:
                 refuse = settings.of(key).refuse
                 reason = refuse(before) if refuse else ""
                 if reason:
@@ -69,11 +69,11 @@ class Work:
                 "identity": self.nic.identity(interface),
                 "versions": self.nic.versions(interface),
                 "before": before,
-                "wanted": own,
+                "wanted": settings_wanted,
             }
-            if "mtu" in own:
+            if "mtu" in settings_wanted:
                 interfaces[interface]["users"] = self.nic.users_of(interface)
-            if "mtu" in own or interface in losing:
+            if "mtu" in settings_wanted or interface in losing:
                 interfaces[interface]["ipv6"] = self.nic.ipv6_of(interface)
             if interface in losing:
                 self._refuse_stacked(interface)
@@ -93,10 +93,10 @@ class Work:
     def _interfaces_losing_addresses(self, wanted: Dict[str, Dict[str, Any]]) -> Set[str]:
         """Interfaces that lose their addresses for a time: bond members, and all of a driver."""
         interfaces: Set[str] = set()
-        for own in wanted.values():
-            interfaces.update(own.get("bond", {}).get("members", []))
-            if "driver" in own:
-                interfaces.update(self.nic.interfaces_of(own["driver"]["module"]))
+        for of_interface in wanted.values():
+            interfaces.update(of_interface.get("bond", {}).get("members", []))
+            if "driver" in of_interface:
+                interfaces.update(self.nic.interfaces_of(of_interface["driver"]["module"]))
         return interfaces
 
     def _refuse_stacked(self, interface: str) -> None:
@@ -392,12 +392,16 @@ class Work:
     ) -> List[str]:
         """Sentences on settings that still differ in what was read after the last change."""
         # What the profile has set is restored also where another program sets it now.
-        own = tuple(basis.needed)
-        ignored = [one for one in self._ignored(basis) if not any(k.startswith(one) for k in own)]
+        needed = tuple(basis.needed)
+        ignored = [
+            ignored_key
+            for ignored_key in self._ignored(basis)
+            if not any(k.startswith(ignored_key) for k in needed)
+        ]
         for _ in range(ROUNDS):
             state, versions = self.nic.read(interface), self.nic.versions(interface)
             then, now, _ = values.comparable(
-                before, state, ignored, versions != basis.versions, own
+                before, state, ignored, versions != basis.versions, needed
             )
             actions = changes.to_restore(interface, then, now)
             if not actions:
@@ -452,8 +456,8 @@ class Work:
 def _set_in(part: Dict[str, Any]) -> List[str]:
     """Keys of the state before that the profile has set, and switches that it has turned off."""
     wanted, before = part["wanted"], part["before"]
-    own = {*wanted, *values.switches_to_turn_off(_plain(wanted), before)}
-    return [key for key in before if key in own or settings.of(key).key in own]
+    concerned = {*wanted, *values.switches_to_turn_off(_plain(wanted), before)}
+    return [key for key in before if key in concerned or settings.of(key).key in concerned]
 
 
 def _changed(then: Dict[str, str], now: Dict[str, str]) -> str:

@@ -86,7 +86,7 @@ def behind_switches(option: str, fields: Fields, waits_for_link: bool = False) -
                 if hidden and value is not None:
                     values[key] = value
             last.update({key: "on" for key in on if target.get(key) == "on"})
-        actions = [_ethtool(option, interface, one) for one in (on, values, last) if one]
+        actions = [_ethtool(option, interface, words) for words in (on, values, last) if words]
         carrier = "%s/%s/carrier" % (readers.SYSFS, interface)
         if waits_for_link and readers.number(carrier) == 1:
             actions.append(wait_for_link(actions[-1].setting, interface, programs.TIMEOUT_S))

@@ -69,15 +69,15 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
     for response in responses:
         groups.setdefault((response.hardware, response.base), []).append(response)
     figures = []
-    for index, ((hardware, base), own) in enumerate(groups.items()):
-        profiles = list(dict.fromkeys(p for one in own for p in one.ratios))
-        names = {id(one): _row(one) for one in own}
-        lines = {id(one): line for line, one in enumerate(own)}
+    for index, ((hardware, base), of_group) in enumerate(groups.items()):
+        profiles = list(dict.fromkeys(p for response in of_group for p in response.ratios))
+        names = {id(response): _row(response) for response in of_group}
+        lines = {id(response): line for line, response in enumerate(of_group)}
         data: list[dict[str, Any]] = []
         rows = []
         for i, profile in enumerate(profiles):
-            with_it = [one for one in own if profile in one.ratios]
-            estimates = [one.ratios[profile] for one in with_it]
+            with_it = [response for response in of_group if profile in response.ratios]
+            estimates = [response.ratios[profile] for response in with_it]
             # beside each other: intervals that are alike would hide one another
             beside = min(0.16, 0.6 / len(profiles)) * (i - (len(profiles) - 1) / 2)
             data.append(
@@ -86,8 +86,8 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                     "mode": "markers",
                     "name": label(profile),
                     "x": [estimate.value for estimate in estimates],
-                    "y": [lines[id(one)] + beside for one in with_it],
-                    "text": [label(names[id(one)]) for one in with_it],
+                    "y": [lines[id(response)] + beside for response in with_it],
+                    "text": [label(names[id(response)]) for response in with_it],
                     "error_x": interval_bars(estimates, PALETTE[i % len(PALETTE)]),
                     "marker": {
                         "color": PALETTE[i % len(PALETTE)],
@@ -98,10 +98,10 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                 }
             )
             rows += [
-                [names[id(one)], profile, *map(number, (e.value, e.low, e.high))]
-                for one, e in zip(with_it, estimates, strict=True)
+                [names[id(response)], profile, *map(number, (e.value, e.low, e.high))]
+                for response, e in zip(with_it, estimates, strict=True)
             ]
-        ends = [1.0, *_ends(ratio for one in own for ratio in one.ratios.values())]
+        ends = [1.0, *_ends(ratio for response in of_group for ratio in response.ratios.values())]
         figures.append(
             Figure(
                 f"response-{axis.name}-{index}",
@@ -111,8 +111,8 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                 data,
                 axes(
                     {**log_range(ends), **titled(f"performance over that of {base} (ratio)")},
-                    {"range": [len(own) - 0.5, -0.5], "tickvals": list(lines.values()),
-                     "ticktext": [label(names[id(one)]) for one in own]},
+                    {"range": [len(of_group) - 0.5, -0.5], "tickvals": list(lines.values()),
+                     "ticktext": [label(names[id(response)]) for response in of_group]},
                     shapes=[{
                         "type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1,
                         "line": {"color": "#5b6673", "dash": "dash"},
@@ -120,7 +120,7 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                     showlegend=True,
                 ),
                 Table(["application", axis.name, "ratio", "from", "to"], rows),
-                height=190 + 46 * len(own),
+                height=190 + 46 * len(of_group),
                 wide=True,
             )
         )  # fmt: skip
@@ -267,21 +267,21 @@ def _apart(index: int, scaling: Scaling) -> Figure:
     """Run time, and what a process computes and is in MPI for."""
     lines = {
         "run time": scaling.times,
-        "computing": {p: own for p, (own, _) in scaling.apart.items()},
+        "computing": {p: computing for p, (computing, _) in scaling.apart.items()},
         "in MPI": {p: mpi for p, (_, mpi) in scaling.apart.items()},
     }
-    unit, factor = fitting(max(t for own in lines.values() for t in own.values()), "s")
+    unit, factor = fitting(max(t for times in lines.values() for t in times.values()), "s")
     data = [
         {
             "type": "scatter", "mode": "lines+markers", "name": name,
-            "x": list(own), "y": [t * factor if t > 0 else None for t in own.values()],
+            "x": list(times), "y": [t * factor if t > 0 else None for t in times.values()],
             "line": {"color": PALETTE[i], "dash": DASHES[i]},
             "marker": {"symbol": MARKERS[i], "size": 8},
         }
-        for i, (name, own) in enumerate(lines.items())
+        for i, (name, times) in enumerate(lines.items())
     ]  # fmt: skip
     rows = [
-        [str(p), *(amount(own[p], "s") if p in own else "–" for own in lines.values()),
+        [str(p), *(amount(times[p], "s") if p in times else "–" for times in lines.values()),
          number(100 * _efficiency(scaling, p), 3)]
         for p in scaling.times
     ]  # fmt: skip
@@ -294,7 +294,7 @@ def _apart(index: int, scaling: Scaling) -> Figure:
         data,
         axes(
             _processes(scaling.times),
-            {**log_range([t * factor for own in lines.values() for t in own.values() if t > 0]),
+            {**log_range([t * factor for times in lines.values() for t in times.values() if t > 0]),
              **titled(f"time ({unit})")},
             showlegend=True,
         ),

@@ -116,7 +116,7 @@ def _interactions(sweep: Sweep) -> Sentence:
     by_level: dict[str, list[str]] = {}
     for part in sweep.interactions:
         by_level.setdefault(part.throttled, []).append(f"{part.mtu} B {times(part.ratio)}")
-    listed = "; ".join(f"under {level}: {', '.join(own)}" for level, own in by_level.items())
+    listed = "; ".join(f"under {level}: {', '.join(mtus)}" for level, mtus in by_level.items())
     figures = (
         f"Gain of an MTU over {sweep.interactions[0].base} B, compared with the same gain under "
     )

@@ -36,9 +36,9 @@ def missing(analysis: Analysis, *, of_responses: bool) -> list[Sentence]:
     ``of_responses``: those that lack for a response, or all others.
     """
     grouped: dict[tuple[str, str, str], list[str]] = {}
-    for one in analysis.missing:
-        if (one.what in RESPONSE) == of_responses:
-            grouped.setdefault((one.what, one.reason, one.takes), []).append(one.subject)
+    for gap in analysis.missing:
+        if (gap.what in RESPONSE) == of_responses:
+            grouped.setdefault((gap.what, gap.reason, gap.takes), []).append(gap.subject)
     return [
         Sentence(
             f"No {_WORDS[what]} {some(list(dict.fromkeys(subjects)), '; ')}: {reason}.",

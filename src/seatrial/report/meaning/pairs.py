@@ -102,16 +102,16 @@ def _bonds(pairs: SeveralPairs) -> list[Sentence]:
 
 
 def _bond(
-    one: SeveralPairs, bond: str, independent: str, pairs: int, parts: Sequence[BondAgainst]
+    several: SeveralPairs, bond: str, independent: str, pairs: int, parts: Sequence[BondAgainst]
 ) -> Sentence:
     listed = [f"{NAMES[part.pattern]} {_short(part.ratio, 'times')}" for part in parts]
-    text = f"{bond} against {independent}, {_where(one)}: {pairs} pairs over a bond of {pairs} "
+    text = f"{bond} against {independent}, {_where(several)}: {pairs} pairs over a bond of {pairs} "
     text += f"beside {pairs} pairs with an interface each: {'; '.join(listed)}."
-    text += _few(one, [part.ratio for part in parts])
+    text += _few(several, [part.ratio for part in parts])
     rates = [part for part in parts if UNITS[part.pattern] == "MB/s"]
     best = {part.decision.leaders[0] for part in rates if part.decision.answer == "best"}
     answers = {part.decision.answer for part in rates}
-    basis = made_from(one.inputs)
+    basis = made_from(several.inputs)
     if answers == {"best"} and len(best) == 1:
         text += f" Use {best.pop()} for programs that send on all interfaces at once."
         return Sentence(text, basis, "other sizes, more pairs than members", "pass", "best")
@@ -144,14 +144,14 @@ def _within(pairs: SeveralPairs, part: Within) -> Sentence:
     return Sentence(text, made_from(pairs.inputs), "pairs on other cores")
 
 
-def _grids(one: SeveralPairs) -> list[Grid]:
-    profiles = list(dict.fromkeys(profile for profile, _ in one.points))
+def _grids(several: SeveralPairs) -> list[Grid]:
+    profiles = list(dict.fromkeys(profile for profile, _ in several.points))
     rows = []
     for pattern, name in NAMES.items():
         known = {
             (profile, point.pairs): point
             for profile in profiles
-            for point in one.points.get((profile, pattern), ())
+            for point in several.points.get((profile, pattern), ())
         }
         for pairs in sorted({count for _, count in known}):
             cells = [
@@ -163,7 +163,7 @@ def _grids(one: SeveralPairs) -> list[Grid]:
             rows.append([Cell(f"{name}, {plural(pairs, 'pair')}"), *cells])
     if not rows:
         return []
-    title = f"Sum over the pairs (of the latency, the mean), {_where(one)}"
+    title = f"Sum over the pairs (of the latency, the mean), {_where(several)}"
     return [Grid(title, ["pattern", *profiles], rows)]
 
 

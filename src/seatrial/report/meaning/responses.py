@@ -137,24 +137,24 @@ def _not_known(responses: Sequence[Response]) -> list[Sentence]:
         change = _change(response.decision, response.axis.name)
         groups.setdefault((response.decision.reason, change), []).append(response)
     sentences = []
-    for (reason, change), own in groups.items():
+    for (reason, change), group in groups.items():
         listed = [
             f"{one.application} ({one.decision.leaders[0]}: "
             f"{amount(one.medians[one.decision.leaders[0]], one.unit)})"
-            for one in own
+            for one in group
         ]
-        what = own[0].axis.name
-        routes = joined(list(dict.fromkeys(one.route for one in own if one.route)))
-        nodes = joined([str(n) for n in dict.fromkeys(one.nodes for one in own)])
-        held = joined(list(dict.fromkeys(one.profile for one in own if one.profile)))
+        what = group[0].axis.name
+        routes = joined(list(dict.fromkeys(one.route for one in group if one.route)))
+        nodes = joined([str(n) for n in dict.fromkeys(one.nodes for one in group)])
+        held = joined(list(dict.fromkeys(one.profile for one in group if one.profile)))
         over = f"over {routes}" if routes else ""
         where = ", ".join(filter(None, [over, f"{nodes} nodes", held]))
         text = (
             f"It is not known which {what} suits these applications ({where}): {reason}. The best "
             f"medians, which may be chance: {some(listed, '; ')}."
         )
-        if len(own) == 1:
-            [response] = own
+        if len(group) == 1:
+            [response] = group
             top = response.decision.leaders[0]
             text = (
                 f"It is not known which {what} suits {response.application} ({where}): {reason}. "
@@ -162,8 +162,8 @@ def _not_known(responses: Sequence[Response]) -> list[Sentence]:
                 f"has the best median, {amount(response.medians[top], response.unit)}, which may "
                 "be chance."
             )
-        inputs = merged(one.inputs for one in own)
-        least = min((one.decision for one in own), key=lambda d: d.repeats)
+        inputs = merged(one.inputs for one in group)
+        least = min((one.decision for one in group), key=lambda d: d.repeats)
         basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each {what}"
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
@@ -201,14 +201,16 @@ def _preferences(responses: Sequence[Response], shares: Sequence[Share]) -> list
         if response.decision.answer != "measure more":
             groups.setdefault((response.hardware, response.route), []).append(response)
     sentences = []
-    for (hardware, route), own in groups.items():
-        if len(own) < 2:
+    for (hardware, route), group in groups.items():
+        if len(group) < 2:
             continue
-        common = set.intersection(*(set(one.decision.leaders) for one in own))
-        listed = "; ".join(f"{one.application}: {_suits(one.decision)}" for one in own)
+        common = set.intersection(*(set(response.decision.leaders) for response in group))
+        listed = "; ".join(
+            f"{response.application}: {_suits(response.decision)}" for response in group
+        )
         if common:
             text = (
-                f"These {len(own)} applications over {route} on {hardware} do not prefer "
+                f"These {len(group)} applications over {route} on {hardware} do not prefer "
                 f"differently: {' or '.join(sorted(common))} suits all. ({listed}.)"
             )
         else:
@@ -216,9 +218,9 @@ def _preferences(responses: Sequence[Response], shares: Sequence[Share]) -> list
         basis = (
             "the answers above: each is wrong in at most 5 % of such trials, at least one of the "
         )
-        basis += f"{len(own)} in at most {percent(min(1.0, len(own) * (1 - CONFIDENCE)))}"
+        basis += f"{len(group)} in at most {percent(min(1.0, len(group) * (1 - CONFIDENCE)))}"
         sentences.append(Sentence(text, basis, "another application", "pass", "together"))
-        sentences += _most_and_least(own, shares)
+        sentences += _most_and_least(group, shares)
     return sentences
 
 

@@ -31,9 +31,11 @@ def _scaling(scaling: Scaling) -> Sentence:
     fewest = "one process" if counts[0] == 1 else f"{counts[0]} processes"
     text = f"{scaling.name}: efficiency relative to {fewest} is {efficiency} processes."
     for effect, words in _EFFECTS.items():
-        own = [step for step in scaling.steps if step.effect == effect]
-        if own:
-            listed = [f"from {s.start} to {s.end} processes {times(s.ratio)} as long" for s in own]
+        steps = [step for step in scaling.steps if step.effect == effect]
+        if steps:
+            listed = [
+                f"from {s.start} to {s.end} processes {times(s.ratio)} as long" for s in steps
+            ]
             text += f" {words}: {'; '.join(listed)}."
     text += _apart(scaling)
     what = "computing" if scaling.apart else "the run"

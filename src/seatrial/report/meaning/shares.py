@@ -27,12 +27,12 @@ def _shares(shares: Sequence[Share]) -> list[Sentence]:
     """Of each application under the base, or the first profile, on the most nodes."""
     first: dict[tuple[str, str, str], dict[int, Share]] = {}
     for share in shares:
-        own = first.setdefault((share.application, share.route, share.hardware), {})
-        if share.nodes not in own or share.profile == BASE:
-            own[share.nodes] = share
+        by_nodes = first.setdefault((share.application, share.route, share.hardware), {})
+        if share.nodes not in by_nodes or share.profile == BASE:
+            by_nodes[share.nodes] = share
     most = [own.pop(max(own)) for own in first.values()]
     pairs = sorted(zip(most, first.values(), strict=True), key=lambda pair: -pair[0].share.value)
-    return [_share(one, [own[n] for n in sorted(own, reverse=True)]) for one, own in pairs]
+    return [_share(largest, [own[n] for n in sorted(own, reverse=True)]) for largest, own in pairs]
 
 
 def _share(share: Share, on_fewer: Sequence[Share]) -> Sentence:
@@ -124,15 +124,18 @@ def _share_grid(shares: Sequence[Share]) -> Grid | None:
         rows.setdefault(f"{share.application}, {share.route}, {share.nodes} nodes", {})[
             share.profile
         ] = share
-    rows = {name: own for name, own in rows.items() if len(own) > 1}
+    rows = {name: by_profile for name, by_profile in rows.items() if len(by_profile) > 1}
     if not rows:
         return None
     made = [
         [
             Cell(name),
-            *(_share_cell(own[p]) if p in own else Cell("not measured", "quiet") for p in profiles),
+            *(
+                _share_cell(by_profile[p]) if p in by_profile else Cell("not measured", "quiet")
+                for p in profiles
+            ),
         ]
-        for name, own in rows.items()
+        for name, by_profile in rows.items()
     ]
     return Grid("Share of the run time in MPI", ["application", *profiles], made)
 

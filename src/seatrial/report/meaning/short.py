@@ -28,7 +28,7 @@ _COSTS = "seatrial trial -t tcp -c netpipe -c tcp_stream"
 def section(analysis: Analysis) -> Section:
     responses = [response for axis in AXES for response in analysis.responses_to(axis)]
     known = [response for response in responses if response.decision.answer != "measure more"]
-    groups = [own for axis in AXES for own in fastest_groups(analysis.comparisons_of(axis))]
+    groups = [group for axis in AXES for group in fastest_groups(analysis.comparisons_of(axis))]
     costs = {cost.hardware: cost for cost in analysis.costs}
     rows = [
         _application(response, costs.get(response.hardware), analysis.features)
@@ -38,7 +38,7 @@ def section(analysis: Analysis) -> Section:
     sentences = [] if rows else [_nothing(analysis)]
     if rows:
         inputs = [response.inputs for response in known]
-        inputs += {id(curve): curve.inputs for own in groups for curve, _ in own}.values()
+        inputs += {id(curve): curve.inputs for group in groups for curve, _ in group}.values()
         sentences.append(_how_sure(len(rows), made_from(merged(inputs))))
         if not analysis.costs and any(response.axis == PROFILE for response in known):
             text = "What the profiles cost in processor time and latency was not measured."
@@ -154,16 +154,16 @@ def _open(analysis: Analysis, responses: Sequence[Response]) -> list[Sentence]:
     """What was compared without an answer, and what the answers take."""
     sentences = []
     for axis in AXES:
-        own = [response for response in responses if response.axis == axis]
+        of_axis = [response for response in responses if response.axis == axis]
         curves = [
             (curve, part.decision) for curve in analysis.comparisons_of(axis)
             for part in curve.fastest
         ]  # fmt: skip
-        decisions = [response.decision for response in own] + [d for _, d in curves]
+        decisions = [response.decision for response in of_axis] + [d for _, d in curves]
         open_ = [d for d in decisions if d.answer == "measure more"]
         if not open_:
             continue
-        unknown = [response for response in own if response.decision in open_]
+        unknown = [response for response in of_axis if response.decision in open_]
         of_curves = {id(curve): curve for curve, d in curves if d in open_}.values()
         names = [response.application for response in unknown]
         names += [curves_of([curve]) for curve in of_curves]

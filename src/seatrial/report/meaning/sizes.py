@@ -91,7 +91,7 @@ def _places(comparisons: Sequence[Comparison]) -> str:
     by_place: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         by_place.setdefault(place(comparison), []).append(comparison)
-    return "; ".join(f"{curves_of(own)} {where}" for where, own in by_place.items())
+    return "; ".join(f"{curves_of(names)} {where}" for where, names in by_place.items())
 
 
 def _sentences(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
@@ -132,9 +132,9 @@ def fastest_groups(comparisons: Sequence[Comparison]) -> list[Alike]:
             if d.answer == "measure more":
                 continue
             # what has words of its own is a sentence of its own
-            own = id(part) if d.behind or d.uneven else 0
+            apart_by = id(part) if d.behind or d.uneven else 0
             key = (place(comparison), part.word, d.answer, tuple(sorted(d.leaders)), d.leaders[0]
-                   if d.answer == "best" else "", tuple(sorted(d.worse)), own)  # fmt: skip
+                   if d.answer == "best" else "", tuple(sorted(d.worse)), apart_by)  # fmt: skip
             groups.setdefault(key, []).append((comparison, part))
     return list(groups.values())
 
@@ -180,15 +180,15 @@ def _alike(texts: Iterable[tuple[Comparison, str]]) -> list[tuple[list[Compariso
     groups: dict[tuple[str, str], list[Comparison]] = {}
     for comparison, text in texts:
         groups.setdefault((place(comparison), text), []).append(comparison)
-    return [(own, text) for (_, text), own in groups.items()]
+    return [(comparisons, text) for (_, text), comparisons in groups.items()]
 
 
-def _basis(own: Sequence[Comparison]) -> str:
+def _basis(comparisons: Sequence[Comparison]) -> str:
     """Of partings."""
-    scatters = [comparison.scatter for comparison in own if comparison.scatter is not None]
+    scatters = [comparison.scatter for comparison in comparisons if comparison.scatter is not None]
     how = f"runs differ by up to {percent(max(scatters))} in the median" if scatters else \
         "each was measured once"  # fmt: skip
-    basis = made_from(merged(comparison.inputs for comparison in own))
+    basis = made_from(merged(comparison.inputs for comparison in comparisons))
     return f"{basis}; {how}; all partings of a curve hold together with 95 %"
 
 
@@ -201,8 +201,8 @@ def _partings(comparisons: Sequence[Comparison]) -> list[Sentence]:
         if (text := _parting(comparison, option, at))
     ]
     return [
-        Sentence(f"{_places(own)}: {text}", _basis(own), "more sizes near the interval")
-        for own, text in _alike(known)
+        Sentence(f"{_places(of_text)}: {text}", _basis(of_text), "more sizes near the interval")
+        for of_text, text in _alike(known)
     ]
 
 
@@ -234,7 +234,9 @@ def _parting(comparison: Comparison, option: str, at: Parting) -> str:
 
 def _seem(comparisons: Sequence[Comparison]) -> list[Sentence]:
     """Where options part in the medians alone: one sentence for all, as it may be chance."""
-    open_ = [(comparison, own) for comparison in comparisons if (own := _seeming(comparison))]
+    open_ = [
+        (comparison, seeming) for comparison in comparisons if (seeming := _seeming(comparison))
+    ]
     if not open_:
         return []
     listed = [
@@ -285,13 +287,15 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     if not steps:
         return []
     listed = []
-    for size, own in sorted(steps.items()):
-        low, high = (number(f(factor for _, factor in own), 3) for f in (min, max))
+    for size, pairs in sorted(steps.items()):
+        low, high = (number(f(factor for _, factor in pairs), 3) for f in (min, max))
         factors = f"{low} to {high}" if low != high else low
         ends = f"from {bytes_text(size)} to {bytes_text(2 * size)} {factors} times"
-        listed.append(f"{ends} in {_places([one for one, _ in own])}")
+        listed.append(f"{ends} in {_places([comparison for comparison, _ in pairs])}")
     text = f"The time jumps between a size and its double: {'; '.join(listed)}."
-    known = {id(one): one.inputs for own in steps.values() for one, _ in own}
+    known = {
+        id(comparison): comparison.inputs for pairs in steps.values() for comparison, _ in pairs
+    }
     basis = f"{made_from(merged(known.values()))}; steps of more than {number(STEEP, 2)} times, on "
     basis += f"which the runs agree; the table has the {comparisons[0].axis.name} of each"
     return [Sentence(text, basis, "more sizes near that step")]
@@ -318,12 +322,14 @@ def _cheapest(comparisons: Sequence[Comparison]) -> list[Sentence]:
         text += f"longer than the fastest. {listed[0].upper()}{listed[1:]}. ({first.cost}: {usd}.)"
         known.append((comparison, text))
     sentences = []
-    for own, text in _alike(known):
-        certain = all(part.near.cheapest for part in own[0].fastest if part.near)
+    for of_text, text in _alike(known):
+        certain = all(part.near.cheapest for part in of_text[0].fastest if part.near)
         style = ("pass", "cheapest") if certain else ("inconclusive", "measure more")
-        change = "other prices" if certain else f"more {own[0].unit}s, which narrow the intervals"
-        basis = made_from(merged(one.inputs for one in own))
-        sentences.append(Sentence(f"{_places(own)}: {text}", basis, change, *style))
+        change = (
+            "other prices" if certain else f"more {of_text[0].unit}s, which narrow the intervals"
+        )
+        basis = made_from(merged(comparison.inputs for comparison in of_text))
+        sentences.append(Sentence(f"{_places(of_text)}: {text}", basis, change, *style))
     return sentences
 
 
@@ -419,8 +425,8 @@ def size_figures(axis: Axis, comparisons: Sequence[Comparison]) -> list[Figure]:
                 (comparison.check, place(comparison), comparison.rate, known), []
             ).append(comparison)
     return [
-        _figure(f"sizes-{axis.name}-{i}", one, alike)
-        for i, (one, *alike) in enumerate(list(groups.values())[:_FIGURES])
+        _figure(f"sizes-{axis.name}-{i}", comparison, alike)
+        for i, (comparison, *alike) in enumerate(list(groups.values())[:_FIGURES])
     ]
 
 

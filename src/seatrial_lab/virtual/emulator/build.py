@@ -58,8 +58,8 @@ KEPT = 2  # saved builds, of this version of Seatrial and of one before
 def key() -> str:
     """Return the hash of all that the build is made of."""
     names = [*FILES, *(patch.name for patch in PATCHES), WHEELS.name]
-    own = [(HERE / name).read_bytes() for name in sorted(names)]
-    return digest([SOURCE.sha256, *OPTIONS, *own])
+    sources = [(HERE / name).read_bytes() for name in sorted(names)]
+    return digest([SOURCE.sha256, *OPTIONS, *sources])
 
 
 def version() -> str:

@@ -153,15 +153,15 @@ def create_virtual_functions(cards: list[dict[str, str]]) -> None:
     The driver of the functions loads last: it reads the MAC address that the card has then.
     """
     there = interface_names()
-    own = [card for card in cards if card["physical"] != card["address"]]
-    for card in own:
+    virtual = [card for card in cards if card["physical"] != card["address"]]
+    for card in virtual:
         name = there.get(card["physical"])
         if name is None:
             raise RuntimeError(f"no interface has the address {card['physical']} ({card['model']})")
         run_program("ip", "link", "set", name, "up")
         Path(f"/sys/class/net/{name}/device/sriov_numvfs").write_text("1")
         run_program("ip", "link", "set", name, "vf", "0", "mac", card["address"])
-    if own:
+    if virtual:
         run_program("modprobe", "igbvf")
 
 
@@ -199,13 +199,13 @@ def pin_interrupts(cards: list[dict[str, str]], processors: dict[str, list[int]]
     the node.
     """
     for card in cards:
-        own = processors[card["node"]]
-        mask = sum(1 << processor for processor in own)
+        of_node = processors[card["node"]]
+        mask = sum(1 << processor for processor in of_node)
         for number in interrupts_of(card.get("device", "")):
             affinity = IRQ / number / "smp_affinity"
             with contextlib.suppress(OSError):  # the driver has just released it
                 if int(affinity.read_text().replace(",", ""), 16) & ~mask:
-                    affinity.with_name("smp_affinity_list").write_text(str(own[0]))
+                    affinity.with_name("smp_affinity_list").write_text(str(of_node[0]))
 
 
 def install_modprobe() -> None:
@@ -213,9 +213,9 @@ def install_modprobe() -> None:
     program = Path("/usr/sbin/modprobe")
     if not program.exists():
         return
-    own = Path("/usr/lib/seatrial")
-    own.mkdir(parents=True)
-    (own / "modprobe").symlink_to(program.resolve())
+    folder = Path("/usr/lib/seatrial")
+    folder.mkdir(parents=True)
+    (folder / "modprobe").symlink_to(program.resolve())
     program.unlink()
     program.write_text((Path(__file__).parent / "modprobe.sh").read_text())
     program.chmod(0o755)
@@ -225,14 +225,14 @@ def link_event_socket(netns: str = "") -> socket.socket:
     """Return a socket that receives the kernel's events of interfaces (rtnetlink), of this network
     namespace or of the one with that name."""
     if netns:
-        own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         other = os.open(f"/run/netns/{netns}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             mounts.check(mounts.LIBC.setns(other, 0), f"setns {netns}")
             return link_event_socket()
         finally:
-            mounts.check(mounts.LIBC.setns(own, 0), "setns back")
-            os.close(own)
+            mounts.check(mounts.LIBC.setns(namespace, 0), "setns back")
+            os.close(namespace)
             os.close(other)
     events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     events.bind((0, RTMGRP_LINK))
@@ -252,15 +252,15 @@ def make_processor_sets(processors: dict[str, list[int]]) -> None:
     The kernel's scheduler moves programs among the processors of a set, and no others run there.
     Raises RuntimeError with the kernel's reason.
     """
-    several = {host: own for host, own in processors.items() if len(own) > 1}
+    several = {host: of_host for host, of_host in processors.items() if len(of_host) > 1}
     if not several:
         return
     mounts.mount("cgroup2", str(PROCESSOR_SETS), "cgroup2", 0, "")
     (PROCESSOR_SETS / "cgroup.subtree_control").write_text("+cpuset")
-    for host, own in several.items():
+    for host, of_host in several.items():
         folder = PROCESSOR_SETS / host
         folder.mkdir()
-        (folder / "cpuset.cpus").write_text(",".join(map(str, own)))
+        (folder / "cpuset.cpus").write_text(",".join(map(str, of_host)))
         partition = folder / "cpuset.cpus.partition"
         partition.write_text("root")
         if (state := partition.read_text().strip()) != "root":
