@@ -344,9 +344,9 @@ def _alone(config: Mapping[str, str], partitions: str) -> Iterator[Finding]:
 
 def _features(nodes: str, policy: Mapping[str, Any]) -> Iterator[Finding]:
     has = {
-        parse_record["NodeName"]: set(parse_record.get("AvailableFeatures", "").split(","))
-        for parse_record in parse_records(nodes)
-        if "NodeName" in parse_record
+        node["NodeName"]: set(node.get("AvailableFeatures", "").split(","))
+        for node in parse_records(nodes)
+        if "NodeName" in node
     }
     good = 0
     prefix = policy["feature_prefix"]

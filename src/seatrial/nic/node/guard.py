@@ -155,9 +155,9 @@ class Guard(Tree):
                 % (", ".join(sorted(interfaces)), ", ".join(users), " and ".join(cutting))
             )
 
-    def _check_daemons(self, interface: str, settings_of: Dict[str, Any]) -> None:
-        for daemon in sorted({name for key in settings_of for name in of(key).rivals}):
-            settings = [of(key).name for key in settings_of if daemon in of(key).rivals]
+    def _check_daemons(self, interface: str, wanted: Dict[str, Any]) -> None:
+        for daemon in sorted({name for key in wanted for name in of(key).rivals}):
+            settings = [of(key).name for key in wanted if daemon in of(key).rivals]
             self.daemons.check(daemon, interface, settings)
 
     def _driven_by(self, module: str) -> List[str]:
