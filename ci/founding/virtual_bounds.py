@@ -9,12 +9,12 @@ how many of its figures break bounds that are computed from the other trials.
 ``--write`` replaces the entries below the mark in the file. A bound is the median plus and minus
 the largest of: 1.5 times the spread, and the least width of its metric (``LEAST``; 1.5 times that
 width with fewer than four samples). Latency changes by the phase in which frames and timers meet,
-so a figure may go further than it did yet. With eight samples or more, the sample farthest from the
-median does not count if its trial ran the case again and no rerun was nearer to it than to the
-median: of such three runs the majority decides. A figure with a spread above 12 % gets no bound. It
-is written below the mark at the end of the file, among the informative metrics. A figure of a
-single trial gets neither, so the trial is incomplete until there is another. Reruns are no samples,
-because they are not a random choice.
+so a figure may go further than it did yet. Of eight samples, the one farthest from the median does
+not count if its trial ran the case again and no rerun was nearer to it than to the median: of such
+three runs the majority decides. Of 16 samples two need not count, and so on. A figure with a spread
+above 12 % gets no bound. It is written below the mark at the end of the file, among the informative
+metrics. A figure of a single trial gets neither, so the trial is incomplete until there is another.
+Reruns are no samples, because they are not a random choice.
 
 ``--newer`` names trials since a change of the lab. A figure that has no bound by all trials gets
 one by these alone, if they have eight samples. This program measures nothing and judges nothing.
@@ -40,7 +40,7 @@ LEAST_OF = {("netpipe", "bandwidth_MB_s"): 0.03}
 OF_FEW = 1.5  # times as wide with fewer than MANY samples
 MANY = 4
 FACTOR = 1.5
-ALL_BUT_ONE = 8  # from so many samples on, one may not count for the spread
+EIGHT = 8  # one of so many samples need not count for the spread
 MOST_SPREAD = 0.12
 BELOW = "  # below: written by ci/founding/virtual_bounds.py\n"
 MARK = "  # these did not repeat, as ci/founding/virtual_bounds.py found\n"
@@ -128,11 +128,13 @@ def spread(metrics: list[Sample]) -> float:
 
 
 def usual_spread(metrics: list[Sample]) -> float:
-    """The same without the farthest sample, where there are enough and reruns refuted it."""
+    """The same without the farthest samples that reruns refuted, at most one of eight."""
     centre = middle(metrics)
-    *nearer, farthest = sorted(metrics, key=lambda sample: abs(sample.value - centre))
-    dropped = len(metrics) >= ALL_BUT_ONE and farthest.is_refuted(centre)
-    return spread(nearer if dropped else metrics)
+    counted = sorted(metrics, key=lambda sample: abs(sample.value - centre))
+    for _ in range(len(metrics) // EIGHT):
+        if counted[-1].is_refuted(centre):
+            counted.pop()
+    return spread(counted)
 
 
 def bound(key: Key, metrics: list[Sample]) -> float:
@@ -211,7 +213,7 @@ def chosen(samples: Figures, newer: Figures) -> Figures:
     samples = dict(samples)
     for key, metrics in samples.items():
         own = newer.get(key, [])
-        if not bounded(metrics) and bounded(own) and len(own) >= ALL_BUT_ONE:
+        if not bounded(metrics) and bounded(own) and len(own) >= EIGHT:
             samples[key] = own
     return samples
 

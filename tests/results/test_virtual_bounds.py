@@ -27,3 +27,10 @@ def test_the_farthest_sample_counts_unless_reruns_refuted_it(
 
 def test_of_few_samples_each_counts() -> None:
     assert not bounded([*ALIKE[:6], Sample(73.0, "percent", (41.0, 40.0))])
+
+
+@pytest.mark.parametrize(("count", "expected"), [(15, False), (16, True)])
+def test_one_of_eight_samples_need_not_count(count: int, expected: bool) -> None:
+    refuted = Sample(73.0, "percent", (41.0, 40.0))
+    samples = [refuted, refuted, *(ALIKE * 2)[: count - 2]]
+    assert bounded(samples) == expected
