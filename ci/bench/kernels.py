@@ -15,10 +15,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import statistics
+import sys
 import time
+from pathlib import Path
 
+from seatrial.base.errors import SeatrialError
 from seatrial_lab.adapter import lab_of_site
 from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.kernels import read_driver
 
 #: NetPIPE's two ends
 RECEIVER = "for i in $(seq $2); do NPtcp -u 64 -l 64 -p 0 -n $1 -o /dev/null >/dev/null 2>&1; done"
@@ -75,18 +79,25 @@ def measure(arguments: argparse.Namespace, kernel: str, drivers: tuple[str, ...]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--site", default="lab-virtual-4")
-    parser.add_argument("--instance", default="bench_kernels")
-    parser.add_argument("--usecs", default="0,3,125")
-    parser.add_argument("--kernel", action="append", default=[])
-    parser.add_argument("--driver", action="append", default=[])
-    parser.add_argument("--series", type=int, default=5)
-    parser.add_argument("--round-trips", type=int, default=20)
+    parser.add_argument("--instance", default="bench_kernels", help="name of the lab")
+    parser.add_argument("--usecs", default="0,3,125", help="values of rx-usecs")
+    parser.add_argument(
+        "--kernel", action="append", default=[], help="Debian suite, or folder of a kernel"
+    )
+    parser.add_argument("--driver", action="append", default=[], help="file of a module")
+    parser.add_argument("--series", type=int, default=5, help="series of NetPIPE")
+    parser.add_argument("--round-trips", type=int, default=20, help="of a series")
     arguments = parser.parse_args()
     kernels = arguments.kernel or [""]
-    for kernel in kernels:
-        measure(arguments, kernel, ())
-    for driver in arguments.driver:
-        measure(arguments, kernels[0], (driver,))
+    try:
+        for driver in arguments.driver:
+            read_driver(Path(driver))
+        for kernel in kernels:
+            measure(arguments, kernel, ())
+        for driver in arguments.driver:
+            measure(arguments, kernels[0], (driver,))
+    except SeatrialError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

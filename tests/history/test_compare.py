@@ -357,6 +357,17 @@ def test_what_an_older_trial_does_not_record_is_no_difference(tmp_path):
     assert [(one.name, one.a) for one in every] == [("variable BUFFER of tcp", {"none": 2})]
 
 
+def test_trials_of_a_lab_differ_in_a_driver_of_its_own(tmp_path):
+    for number, build in enumerate(("936d", "936d", "da68")):
+        make_night(
+            tmp_path, number, host={"kernel of the lab": f"6.1.0 (6.1.176-1, igb.ko {build})"}
+        )
+    result = compared(tmp_path, "kernel of the lab=*936d*", "kernel of the lab=*da68*")
+    assert [len(group.trials) for group in (result.a, result.b)] == [2, 1]
+    every = compared(tmp_path, "lab-00[01]", "lab-002").differences
+    assert [difference.name for difference in every] == ["kernel of the lab"]
+
+
 def test_the_kernel_of_the_host_is_another_condition_than_kernel(tmp_path):
     for number, kernel in enumerate(("6.1", "6.2", "6.3")):
         host = {"kernel": "6.1" if number < 2 else "6.3"}

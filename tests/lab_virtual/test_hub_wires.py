@@ -291,24 +291,30 @@ class Card(Hub):
         card = f"{model},netdev=n0,addr=3,romfile=,mac=02:00:00:00:00:00"
         machine = ("q35", *options, "-m", "64", "-device", card)
         super().__init__(program, folder, [GIGABIT, GIGABIT], machine)
-        self.model, self.queue, self.ring = model, QUEUES[model], 0
+        self.model = model
         for register, value in ((0x10, MEMORY), (4, 6)):  # its place; memory and bus master
             self.test(f"outl 0xcf8 {1 << 31 | 3 << 11 | register:#x}")
             self.test(f"outl 0xcfc {value:#x}")
         self.set(TCTL, 2)
-        for offset, value in ((0, RING), (4, 0), (8, 64 * 16)):
-            self.set(self.queue + offset, value)
-        self.set(self.queue + 0x28, 1 << 25)  # the queue is enabled
+        self.use(QUEUES[model], RING)
         if model == "e1000e":
             self.set(TARC0, 1 << 10)
+
+    def use(self, queue: int, ring: int) -> None:
+        """Give the card an empty ring for the queue with these registers, and use that one."""
+        self.queue, self.ring, self.added = queue, ring, 0
+        for offset, value in ((0, ring), (4, 0), (8, 64 * 16)):
+            self.set(queue + offset, value)
+        self.set(queue + 0x28, 1 << 25)  # the queue is enabled
 
     def set(self, register: int, value: int) -> None:
         self.test(f"writel {MEMORY + register:#x} {value:#x}")
 
     def add(self, *words: int) -> None:
         """Add a descriptor to the ring: an address and two words."""
-        self.test(f"write {RING + 16 * self.ring:#x} 16 0x{struct.pack('<QII', *words).hex()}")
-        self.ring += 1
+        at = self.ring + 16 * self.added
+        self.test(f"write {at:#x} 16 0x{struct.pack('<QII', *words).hex()}")
+        self.added += 1
 
     def place(self, content: bytes, number: int = 0) -> int:
         """Put a packet into the machine's memory; returns its address."""
@@ -318,7 +324,7 @@ class Card(Hub):
 
     def start(self) -> None:
         """Tell the card where the ring ends."""
-        self.set(self.queue + 0x18, self.ring)
+        self.set(self.queue + 0x18, self.added)
 
     def read(self) -> int:
         """How many descriptors the card has read."""
@@ -345,6 +351,28 @@ def test_a_card_reads_no_more_frames_than_it_has_room_for(
             # One more for each that has left the card, as soon as less than 40 KiB are in it.
             assert card.read() in (min(room + number, 60), min(room + number + 1, 60))
         assert card.ports()[0]["sent"] == 60
+    finally:
+        card.end()
+
+
+def test_queues_of_a_card_take_turns_on_a_busy_wire(program: Path, tmp_path: Path) -> None:
+    card = Card(program, tmp_path, "igb")
+    try:
+        for queue, ring, number in ((0xE000, RING, 60), (0xE040, RING + 1024, 20)):
+            content = frame(0, 1, 1514)[:-1] + bytes([queue & 0xFF])
+            place = card.place(content, queue >> 6 & 1)
+            card.use(queue, ring)
+            for _ in range(number):
+                card.add(place, 0x23300000 | len(content), len(content) << 14)
+            card.start()
+        order = []
+        for _ in range(81):
+            card.step(1538 * 8)
+            order += [each[-1] for each in card.received(1)]
+        room = -(-40 * 1024 // 1538)  # the first queue has filled the card
+        assert order[:room] == [0] * room
+        assert order[room : room + 40] == [0x40, 0] * 20
+        assert order[room + 40 :] == [0] * (80 - 40 - room)
     finally:
         card.end()
 

@@ -26,7 +26,7 @@ from seatrial.base.errors import InputError, LabError
 from seatrial.cli.site import check
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual import client, cpio, faults, image, kernels, qemu, snapshot
+from seatrial_lab.virtual import client, cpio, faults, image, kernels, qemu, share, snapshot
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.frames import Reader, frame
@@ -451,6 +451,42 @@ def test_a_qemu_that_ends_while_its_guest_boots_is_named_with_its_log(tmp_path: 
     line.send(b"unread")  # so that the end of the other side is an error and no empty message
     end.close()
     (tmp_path / "qemu.log").write_text("could not load initrd\n")
-    with pytest.raises(LabError, match=r"ended while it booted: could not load initrd"):
+    with pytest.raises(
+        LabError, match=r"ended while it booted: could not load initrd \(.*qemu.log"
+    ):
         snapshot._wait_for_drivers(line, tmp_path)
     line.close()
+
+
+PANIC = """\
+[ 1.0] igb: probe
+[ 1.1] BUG: kernel NULL pointer dereference
+[ 1.2] R13: 0
+[ 1.3] RIP: 0010:igb_probe+0x6e/0x90 [igb]
+[ 1.4] </TASK>
+[ 1.5] Kernel panic - not syncing: Fatal exception
+[ 1.6] Kernel Offset: disabled
+"""
+REFUSED = """\
+[ 1.0] igb 0000:01:00.0: my probe gives up
+init: [ 1.0] igb 0000:01:00.0: my probe gives up
+init: no driver has taken the network card 0000:01:00.0
+[ 1.2] reboot: Power down
+"""
+
+
+@pytest.mark.parametrize(
+    ("console", "lines"),
+    [(PANIC, (1, 3, 5)), (REFUSED, (1, 2)), ("one\ntwo\nthree\nfour\n", (1, 2, 3))],
+)
+def test_the_logs_say_why_a_guest_has_ended(
+    tmp_path: Path, console: str, lines: tuple[int, ...]
+) -> None:
+    expected = " | ".join(console.splitlines()[number] for number in lines)
+    (tmp_path / "console.log").write_text(console)
+    (tmp_path / "qemu.log").write_text("qemu: warning: TCG doesn't support requested feature: x\n")
+    assert share.why_ended(tmp_path) == f"{expected} ({tmp_path}/console.log)"
+
+
+def test_logs_that_are_empty_are_named(tmp_path: Path) -> None:
+    assert share.why_ended(tmp_path) == f"its logs in {tmp_path} are empty"

@@ -18,6 +18,7 @@ from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.lab import _print_status as print_status
 from seatrial.site.load import load_site
+from seatrial_lab.common import paths
 from seatrial_lab.virtual import qemu
 from seatrial_lab.virtual import wires as wires_of
 from seatrial_lab.virtual.engine import VirtualLab
@@ -250,6 +251,7 @@ def test_a_trial_notes_the_frames_that_its_runs_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = {"node": "n1", "interface": "eth1", "queue": "the queue of the switch"}
+    monkeypatch.setattr(paths, "RUN_ROOT", tmp_path / "run")
     seen = [{"dropped": 5, "missed": 1}, {"dropped": 5, "missed": 1}, {"dropped": 12, "missed": 1}]
     lab = VirtualLab(with_lab(tmp_path, "processors: own"))
     monkeypatch.setattr(lab, "facts", lambda: FACTS)
@@ -257,8 +259,11 @@ def test_a_trial_notes_the_frames_that_its_runs_lost(
     monkeypatch.setattr(wires_of, "counters", lambda lab: [row | seen.pop(0)])
     machine = VirtualMachine(lab)
     machine.notes()  # 5 and 1 are of before
-    assert machine.losses() == []
-    (note,) = machine.losses()
+    assert machine.facts() == {
+        "kernel of the lab": "6.1.0-9-amd64 (6.1.27-1)", "QEMU of the lab": "10"
+    }  # fmt: skip
+    assert machine.losses(tmp_path) == []
+    (note,) = machine.losses(tmp_path)
     assert note.startswith("frames to n1 eth1 were lost in the runs: ")
     assert note.endswith(" the queue of the switch had no room for 7, the card for 0")
 
@@ -266,7 +271,16 @@ def test_a_trial_notes_the_frames_that_its_runs_lost(
         raise LabError("lab t is not up")
 
     monkeypatch.setattr(wires_of, "counters", gone)
-    assert machine.losses() == ["frames that the wires dropped are not counted: lab t is not up"]
+    not_counted = "frames that the wires dropped are not counted: lab t is not up"
+    assert machine.losses(tmp_path) == [not_counted]
+    lab.paths.run.mkdir(parents=True, exist_ok=True)
+    console = lab.paths.run / "console.log"
+    console.write_text("[ 1.0] Kernel panic - not syncing: my driver\n[ 1.1] Rebooting\n")
+    ended, after = machine.losses(tmp_path)
+    assert ended.startswith("the guest of lab t has ended: [ 1.0] Kernel panic - not syncing: my")
+    assert ended.endswith("; see t-console.log")
+    assert after == not_counted
+    assert (tmp_path / "t-console.log").read_text() == console.read_text()
 
 
 Start = Callable[[str], Wires]

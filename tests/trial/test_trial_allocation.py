@@ -150,6 +150,16 @@ def test_prolog_that_runs_is_waited_for(session):
         )
 
 
+def test_a_job_that_waits_is_shown_once(session, monkeypatch):
+    monkeypatch.setattr(allocation, "QUIET_S", 0.0)
+    slurm = Slurm("PENDING|Resources|\n", "PENDING|Priority|\n", "RUNNING|None|n[1-2]\n")
+    one, said = session(slurm), []
+    monkeypatch.setattr(one.progress, "said", said.append)
+    with held(one, "jumbo", 2):
+        pass
+    assert said == ["NIC profile jumbo: job 7 waits (Resources)"]
+
+
 def test_released_even_where_the_block_fails(session):
     slurm = Slurm("RUNNING|None|n[1-2]\n")
     with pytest.raises(ZeroDivisionError), held(session(slurm), "jumbo", 2):

@@ -189,7 +189,7 @@ def test_a_silent_slurm_is_a_note_of_the_trial_and_no_round_that_does_not_run_as
 ):
     asked = []
     session = SimpleNamespace(
-        folder=tmp_path, machines=[SimpleNamespace(losses=list)], progress=Silent()
+        folder=tmp_path, machines=[SimpleNamespace(losses=lambda _: [])], progress=Silent()
     )
     for name, gives in (("run_round", []), ("runs_of", []), ("allocations", {})):
         monkeypatch.setattr(run, name, lambda *_, gives=gives: gives)

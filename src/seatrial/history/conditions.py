@@ -30,6 +30,7 @@ SETTING = "setting "  # begins the name of a condition that a NIC profile declar
 VARIABLE = "variable "  # of an environment variable that the site declares for a transport
 TRANSPORT = "transport "  # of what else it declares of a transport
 BENCHMARK = "benchmark "  # of a setting of a benchmark
+OF_LAB = ("kernel of the lab", "QEMU of the lab")  # facts of a lab's machine
 _LONGEST_VALUE = 200  # characters of a declared value
 
 
@@ -42,6 +43,9 @@ def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str
     general = {"seatrial": trial.seatrial}
     if kernel := trial.host.get("kernel"):
         general["kernel of the host"] = str(kernel)
+    for name in OF_LAB:
+        if value := trial.host.get(name):
+            general[name] = _cut(str(value))
     if trial.stack:
         stack = (trial.stack.get(key, "") for key in ("source", "id"))
         general["stack"] = " ".join(filter(None, map(str, stack)))

@@ -142,7 +142,10 @@ def _why_unmeasured(plan: Plan, site: Site, network: str, profile: str) -> str:
 def require_cases(plan: Plan) -> None:
     """Raise InputError if a plan has no case."""
     if not plan.cases:
-        nothing = "nothing to run: the selection, the site and the stack share no case"
+        nothing = (
+            "nothing to run: the selection, the site (with the profiles, transports and networks "
+            "of its benchmarks) and the stack share no case"
+        )
         raise InputError("; ".join([nothing, *plan.left_out]))
 
 

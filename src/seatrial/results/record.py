@@ -344,7 +344,8 @@ class Trial(Record):
     command: list[str] = []
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     machine: Machine = Machine()
-    host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
+    # kernel, processor, cores, memory, operating system; of a virtual lab also its kernel and QEMU
+    host: dict[str, Any] = {}
     repeats: int = Field(default=1, ge=1)  # of each case in a round
     rounds: int = Field(default=1, ge=1)  # passes through all NIC profiles, each in new jobs
     # Whether the clock of the nodes counts instructions, as in a virtual lab: the same work takes

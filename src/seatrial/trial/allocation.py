@@ -46,6 +46,7 @@ PERMANENT = (
 #: reasons that an operator can change, and how long the trial waits for it
 UNAVAILABLE = ("ReqNodeNotAvail", "DOWN, DRAINED")
 UNAVAILABLE_S = 20.0
+QUIET_S = 30.0  # a job that waits longer is shown
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING",
          "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING")  # fmt: skip
 GONE = "GONE"  # the state of a job that Slurm no longer knows
@@ -225,7 +226,7 @@ class Allocation:
         """Wait until the job runs and all its Prologs have ended, or set ``reason``."""
         begun = time.monotonic()
         blocked_since = None
-        reason = ""
+        reason, shown = "", False
         self.machine.pause(POLL_S[0])  # its Prologs have just begun
         for _ in polls(self.machine):
             self.renew()
@@ -250,6 +251,10 @@ class Allocation:
                     state = _state_and_reason(entry, reason)
                     self.reason = f"its job {self.job.id} did not start: {state}"
                     self.read_node_reasons()
+                elif not shown and time.monotonic() - begun > QUIET_S:
+                    text = f"NIC profile {self.profile}: job {self.job.id} waits ({reason})"
+                    session.progress.said(text)
+                    shown = True
             if self.reason:
                 session.limit.note(False)
                 return

@@ -19,9 +19,11 @@ class Machine(Protocol):
     of one new file or empty folder, ``take`` makes root the owner of a folder with its content,
     leaves only regular files in it, and returns their sizes in bytes by name: a process of the job
     user that has one open can still extend it. On a cluster there is one user, and both do nothing.
-    ``uid`` is the job user's. ``notes`` are of before the first run. ``losses`` are notes on frames
-    that a switch of the lab dropped since ``notes`` or the last ``losses``; switches of a cluster
-    are not asked. ``pause`` lets Slurm work for about so many seconds between two queries.
+    ``uid`` is the job user's. ``notes`` are of before the first run. ``facts`` are what a lab runs
+    on, by name. ``losses`` are notes on frames that a switch of the lab dropped since ``notes`` or
+    the last ``losses``, and on the end of the machine, whose log is copied to ``folder``; switches
+    of a cluster are not asked. ``pause`` lets Slurm work for about so many seconds between two
+    queries.
     """
 
     @property
@@ -32,7 +34,8 @@ class Machine(Protocol):
     def give(self, path: Path) -> None: ...
     def take(self, folder: Path) -> dict[str, int]: ...
     def notes(self) -> list[str]: ...
-    def losses(self) -> list[str]: ...
+    def facts(self) -> dict[str, str]: ...
+    def losses(self, folder: Path) -> list[str]: ...
 
 
 class ThisMachine:
@@ -66,7 +69,10 @@ class ThisMachine:
     def notes(self) -> list[str]:
         return []
 
-    def losses(self) -> list[str]:
+    def facts(self) -> dict[str, str]:
+        return {}
+
+    def losses(self, folder: Path) -> list[str]:
         return []
 
 

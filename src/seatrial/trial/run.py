@@ -91,7 +91,7 @@ def run_trial(
             command=["seatrial", *sys.argv[1:]],
             stack=plan.stack,
             machine=plan.machine,
-            host=host_facts(),
+            host=host_facts() | machine.facts(),
             repeats=plan.repeats,
             rounds=plan.rounds,
             virtual_time=plan.virtual_time,
@@ -240,7 +240,9 @@ def run_cases(session: Session, results: Results, why_not: str = "") -> list[Par
                 results.trial.notes.append(left)
                 session.progress.said(f"warning: {left}")
     (session.folder / RESERVE_FILE).unlink(missing_ok=True)
-    results.trial.notes += [text for machine in session.machines for text in machine.losses()]
+    results.trial.notes += [
+        text for machine in session.machines for text in machine.losses(session.folder)
+    ]
     runs = runs_of(session, parts, results.trial.notes.append)
     results.runs += runs
     held = allocations(session, parts, runs)

@@ -109,10 +109,8 @@ def differs(running: LabSpec, names: Sequence[str]) -> str:
             f"lab {name} is up for the checkout {running.checkout}: first seatrial lab down in "
             "that folder, or choose another name with --instance"
         )
-    return (
-        f"lab {name} is up with other settings ({', '.join(names)}): "
-        "seatrial lab down, then up again"
-    )
+    down = start_command(name).replace("lab up", "lab down", 1)
+    return f"lab {name} is up with other settings ({', '.join(names)}): {down}, then up again"
 
 
 def not_up(instance: str) -> str:

@@ -42,5 +42,8 @@ class LabMachine:
     def notes(self) -> list[str]:
         return [f"{PLANTED}{fault}" for fault in self.lab.faults()]
 
-    def losses(self) -> list[str]:
+    def facts(self) -> dict[str, str]:
+        return {}
+
+    def losses(self, folder: Path) -> list[str]:
         return []

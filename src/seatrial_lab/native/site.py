@@ -38,7 +38,10 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     if site.lab is None:
         raise InputError("the site has no 'lab:': it describes a real cluster")
     if site.lab.engine != "native":
-        raise InputError("the lab of the site is not native")
+        raise InputError(
+            "the lab of the site is not native: in a virtual one, 'seatrial lab shell --node NODE "
+            "--user root --' runs a command on a node"
+        )
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     interfaces = [net.interface for net in (*management, *test)]

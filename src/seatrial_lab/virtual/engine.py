@@ -137,6 +137,7 @@ class VirtualLab:
                  "qemu": build.version() if emulator else base.qemu_version,
                  "processors": "own" if emulator else "shared",
                  "processors_of_node": self.spec.cpus,
+                 **({"window_ns": self.virtual_spec.window_ns} if emulator else {}),
                  "no_own_processors": no_emulator}  # fmt: skip
         (run / "facts.json").write_text(json.dumps(facts))
         (run / SPEC_FILE).write_text(self.virtual_spec.to_json())
@@ -189,10 +190,12 @@ class VirtualLab:
         booted = self.paths.run / "booted.json"
         while not booted.exists():
             if self._broker() is None:
-                raise LabError(f"the guest ended while it booted: {share.log_tail(self.paths.run)}")
+                raise LabError(
+                    f"the guest ended while it booted: {share.why_ended(self.paths.run)}"
+                )
             if time.monotonic() > deadline:
                 raise LabError(f"the guest has not booted after {BOOT_TIMEOUT_S:.0f} s: "
-                               f"{share.log_tail(self.paths.run)}")  # fmt: skip
+                               f"{share.why_ended(self.paths.run)}")  # fmt: skip
             time.sleep(0.02)
         facts = json.loads(booted.read_text())
         if not facts["ok"]:

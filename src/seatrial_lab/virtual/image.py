@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from seatrial.base.errors import LabError
-from seatrial_lab.virtual.cache import outdated
+from seatrial.base.files import sha256
+from seatrial_lab.virtual.cache import is_whole, outdated, sum_file
 from seatrial_lab.virtual.cpio import Archive
 from seatrial_lab.virtual.hot_files import HotFiles, hot_files
 from seatrial_lab.virtual.kernels import check_driver, module_name
@@ -15,7 +16,7 @@ from seatrial_lab.virtual.packages import Base
 
 INIT = Path(__file__).parent / "guest" / "init.sh"
 APPLETS = ("sh", "mount", "mkdir", "insmod", "cp", "chmod", "uname", "hostname", "switch_root",
-           "poweroff", "echo", "cat", "sleep", "tar", "rm")  # fmt: skip
+           "poweroff", "echo", "cat", "sleep", "tar", "rm", "dmesg", "tail", "grep")  # fmt: skip
 KEPT = 6  # images of 45 MB: of a few kernels and drivers, and before and after an upgrade
 #: init loads these first: access to the host, then the nodes' interfaces
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
@@ -97,11 +98,18 @@ def initramfs(base: Base, folder: Path) -> Path:
     digest.update(base.busybox.read_bytes())
     name = f"initramfs-{base.kernel_release}"
     file = folder / f"{name}-{digest.hexdigest()[:16]}.cpio"
-    if not file.is_file():
+    if not is_whole(file):
         draft = file.with_suffix(".new")
-        draft.write_bytes(archive(base, hot).to_bytes())
-        draft.rename(file)
+        try:
+            draft.write_bytes(archive(base, hot).to_bytes())
+            sum_file(file).write_text(sha256(draft))
+            draft.rename(file)
+        except OSError as error:
+            raise LabError(f"{folder}: {file.name} cannot be written: {error.strerror}") from None
+        finally:
+            draft.unlink(missing_ok=True)
     # Another start may be about to read the last ones: its QEMU starts without the folder's lock.
     for old in outdated(file, "initramfs-*.cpio", KEPT):
         old.unlink()
+        sum_file(old).unlink(missing_ok=True)
     return file

@@ -180,13 +180,16 @@ def check_driver(file: Path, release: str, needs: dict[str, list[str]]) -> str:
 
 
 def read_driver(file: Path) -> bytes:
-    """Return the content of a module. Raises LabError if the file is none."""
+    """Return the content of a module. Raises LabError if the file is none, or has another name."""
     try:
         content = file.read_bytes()
     except OSError as error:
         raise LabError(f"driver {file}: {error.strerror}") from None
     if not _info(content, b"vermagic"):
         raise LabError(f"driver {file} is no kernel module: it has no vermagic")
+    name = _info(content, b"name").replace("-", "_")
+    if name not in ("", module_name(file)):
+        raise LabError(f"driver {file} is the module {name}: name the file {name}.ko")
     return content
 
 

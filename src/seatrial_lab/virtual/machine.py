@@ -5,6 +5,7 @@ ReFrame runs on this machine, at its own speed. Slurm and the jobs run in the gu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from seatrial.base.paths import SOURCE
 from seatrial.results.record import IN_VIRTUAL_TIME, NO_OWN_PROCESSORS, PLANTED
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import give, take
-from seatrial_lab.virtual import wires
+from seatrial_lab.virtual import share, wires
 from seatrial_lab.virtual.engine import QUERY_TIMEOUT_S, VirtualLab
 from seatrial_lab.virtual.spec import VirtualSpec
 
@@ -76,14 +77,17 @@ class VirtualMachine:
     def take(self, folder: Path) -> dict[str, int]:
         return take(folder)
 
-    def losses(self) -> list[str]:
-        """Name each NIC whose frames the switch or the NIC itself dropped since the last call."""
+    def losses(self, folder: Path) -> list[str]:
+        """Name each NIC whose frames the switch or the NIC itself dropped since the last call. Say
+        why the guest has ended, if it has, and copy its console to ``folder``."""
         try:
-            rows = wires.counters(self.lab)
+            return self._lost()
         except LabError as error:
-            return [f"frames that the wires dropped are not counted: {error}"]
+            return [*self._end(folder), f"frames that the wires dropped are not counted: {error}"]
+
+    def _lost(self) -> list[str]:
         notes = []
-        for row in rows:
+        for row in wires.counters(self.lab):
             place = row["node"], row["interface"]
             before = self.lost.get(place, dict.fromkeys(LOSSES, 0))
             self.lost[place] = {name: row[name] for name in LOSSES}
@@ -95,8 +99,25 @@ class VirtualMachine:
                 )
         return notes
 
+    def _end(self, folder: Path) -> list[str]:
+        run = self.lab.paths.run
+        if self.lab.is_up() or not (run / share.CONSOLE).exists():
+            return []
+        why = share.why_ended(run)
+        name = f"{self.lab.spec.instance}-{share.CONSOLE}"
+        with contextlib.suppress(OSError), (folder / name).open("xb") as file:
+            file.write((run / share.CONSOLE).read_bytes())
+        return [f"the guest of lab {self.lab.spec.instance} has ended: {why}; see {name}"]
+
+    def facts(self) -> dict[str, str]:
+        """The guest's kernel, with its package's version and the site's own drivers, and QEMU."""
+        facts = self.lab.facts()
+        kernel = kernel_note(facts).removeprefix("Linux ")
+        return {"kernel of the lab": kernel, "QEMU of the lab": facts["qemu"]}
+
     def notes(self) -> list[str]:
-        self.losses()  # those before the trial do not count
+        with contextlib.suppress(LabError):
+            self._lost()  # those before the trial do not count
         facts = self.lab.facts()
         spec = self.lab.virtual_spec
         speeds = wires_note(spec, facts)
@@ -125,7 +146,8 @@ def processors_note(facts: dict[str, Any]) -> str:
     if facts.get("processors") == "own":
         number = facts.get("processors_of_node", 1)
         many = "a processor" if number == 1 else f"{number} processors"
-        return f"each node has {many} of its own: they run in parallel in virtual time"
+        window = f", {facts['window_ns']} ns apart at most" if "window_ns" in facts else ""
+        return f"each node has {many} of its own: they run in parallel in virtual time{window}"
     wanted = facts.get("no_own_processors", "")
     if wanted:
         return f"{NO_OWN_PROCESSORS}: {wanted.splitlines()[0]}"

@@ -192,7 +192,9 @@ class Apt:
             ) from None
         image = re.search(r"^Depends:.*?(linux-image-\S+) \(= (\S+)\)", text, re.MULTILINE)
         if not image:
-            raise LabError(f"apt knows no {KERNEL}{suite}")
+            known = "such as bookworm, bookworm-backports or trixie-backports"
+            of_site = f": lab.kernel is a suite of Debian, {known}" if suite else ""
+            raise LabError(f"apt knows no {KERNEL}{suite}{of_site}")
         name, version = image.groups()
         text = self.run("apt-cache", "show", "--no-all-versions", f"{name}={version}")
         depends = re.search(r"^Depends: (.*)", text, re.MULTILINE)

@@ -6,14 +6,19 @@ can write to no folder outside it. QEMU writes there as the lab's job user.
 
 from __future__ import annotations
 
-import contextlib
+import re
 from pathlib import Path
 
 from seatrial_lab.common import mounts, processes
 
 #: in the run folder, which only root writes to
 BROKER_PID, QEMU_PID = PID_FILES = ("broker.pid", "qemu.pid")
-LOGS = ("console.log", "qemu.log", "broker.log")
+CONSOLE = "console.log"
+LOGS = (CONSOLE, "qemu.log", "broker.log")
+#: lines that say why a guest has ended: of init, of the kernel, and of the agent's Python
+REASON = re.compile(r"init: |Kernel panic|BUG: |kernel BUG|Oops: |RIP: \S*:\D|^\w+Error: ")
+NO_REASON = re.compile(r"TCG doesn't support requested feature|reboot: Power down")
+MOST_LINES = 6
 
 
 def make(folder: Path) -> None:
@@ -41,10 +46,18 @@ def processes_of(run: Path) -> list[int]:
     return [pid for pid in pids if pid is not None]
 
 
-def log_tail(run: Path) -> str:
-    """Return the last lines of the logs in a run folder."""
-    words = []
+def why_ended(run: Path) -> str:
+    """Return the lines of the logs in a run folder that say why the guest has ended, or the last
+    lines if none does, and the path of each log."""
+    parts = []
     for name in LOGS:
-        with contextlib.suppress(OSError):
-            words += (run / name).read_text(errors="replace").splitlines()[-3:]
-    return " | ".join(words) or "its logs are empty"
+        try:
+            text = (run / name).read_text(errors="replace")
+        except OSError:
+            continue
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line for line in lines if not NO_REASON.search(line)]
+        reasons = [line for line in lines if REASON.search(line)][-MOST_LINES:]
+        if shown := reasons or lines[-3:]:
+            parts.append(f"{' | '.join(shown)} ({run / name})")
+    return "; ".join(parts) or f"its logs in {run} are empty"

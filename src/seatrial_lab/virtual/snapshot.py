@@ -83,9 +83,10 @@ def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> Non
         qmp = QmpConnection(connect_to_qemu(run / BROKER_SOCKET, guest))
         qmp.execute("migrate", uri=f"file:{file}")
         deadline = time.monotonic() + SAVE_TIMEOUT_S
-        while (status := qmp.execute("query-migrate").get("status")) != "completed":
-            if status in ("failed", "cancelled") or time.monotonic() > deadline:
-                raise LabError(f"the guest cannot be saved: {status}")
+        while (state := qmp.execute("query-migrate")).get("status") != "completed":
+            if state.get("status") in ("failed", "cancelled") or time.monotonic() > deadline:
+                why = state.get("error-desc") or state.get("status")
+                raise LabError(f"the guest cannot be saved in {file.parent}: {why}")
             time.sleep(0.1)
     finally:
         guest.kill()
@@ -114,7 +115,7 @@ def _wait_for_drivers(line: socket.socket, run: Path) -> None:
         except ConnectionError:  # QEMU ended
             data = b""
         if not data:
-            raise LabError(f"the guest ended while it booted: {share.log_tail(run)}")
+            raise LabError(f"the guest ended while it booted: {share.why_ended(run)}")
         received += data
 
 

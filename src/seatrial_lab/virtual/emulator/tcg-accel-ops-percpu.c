@@ -15,6 +15,9 @@
  * - A vectored interrupt to a vCPU that is behind the sending one is held: its
  *   APIC gets it when it has reached the sender's time.  A busy receiver may be
  *   ahead, so it may arrive late by a window.
+ * - What the host sends has no time.  It wakes an idle vCPU at the latest time
+ *   that is known, which leaves out the turn that runs: 50 us at most, of a vCPU
+ *   that is alone.  To a busy vCPU it comes at once.
  * - When all are idle, the clock goes to the next deadline.
  * - While a device waits for the host (icount_hold), no vCPU runs and no time
  *   passes.
@@ -226,7 +229,6 @@ void icount_percpu_handle_interrupt(CPUState *cpu, int mask)
     CPUState *sender = qemu_in_vcpu_thread() ? current_cpu : NULL;
 
     if (is_waiting(cpu)) {
-        /* What the host sends arrives after all that has run. */
         cpu->icount_time = MAX(cpu->icount_time,
                                sender ? icount_get_raw() : latest_time());
         if (sender && sender->running) {

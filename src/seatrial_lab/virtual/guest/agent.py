@@ -79,6 +79,13 @@ def interface_names() -> dict[str, str]:
     return names
 
 
+def no_interface(address: str, model: str) -> RuntimeError:
+    """The error of a card without an interface, with what the kernel said last."""
+    said = subprocess.run(["dmesg"], capture_output=True, text=True, check=False).stdout
+    last = " | ".join(said.splitlines()[-5:])
+    return RuntimeError(f"no interface has the address {address} ({model}); kernel: {last}")
+
+
 def set_up(config: dict[str, Any]) -> None:
     """Set up the folders, shares, networks and daemons that all nodes share."""
     time.clock_settime(time.CLOCK_REALTIME, config["time"])
@@ -115,7 +122,7 @@ def set_up(config: dict[str, Any]) -> None:
     there = interface_names()
     for card in config["cards"]:
         if card["address"] not in there:
-            raise RuntimeError(f"no interface has the address {card['address']} ({card['model']})")
+            raise no_interface(card["address"], card["model"])
     move_cards(config["cards"], config["processors"])
     for name, batch in config["card_batches"]:
         run_program("ip", "-n", name, "-batch", "-", text=batch)
@@ -157,7 +164,7 @@ def create_virtual_functions(cards: list[dict[str, str]]) -> None:
     for card in virtual:
         name = there.get(card["physical"])
         if name is None:
-            raise RuntimeError(f"no interface has the address {card['physical']} ({card['model']})")
+            raise no_interface(card["physical"], card["model"])
         run_program("ip", "link", "set", name, "up")
         Path(f"/sys/class/net/{name}/device/sriov_numvfs").write_text("1")
         run_program("ip", "link", "set", name, "vf", "0", "mac", card["address"])

@@ -14,6 +14,20 @@ release=$(uname -r)
 while read -r module; do
     insmod "/lib/modules/$release/$module" || echo "init: $module cannot be loaded"
 done </modules.list
+# A card whose driver refuses it has no interface. Such a guest is not saved.
+refused=
+for card in /sys/bus/pci/devices/*; do
+    case $(cat "$card/class") in
+    0x0200*) [ -e "$card/driver" ] || refused="$refused ${card##*/}" ;;
+    esac
+done
+if [ -n "$refused" ]; then
+    dmesg | tail -n 40
+    for card in $refused; do
+        dmesg | grep -F "$card" | tail -n 3 | while read -r line; do echo "init: $line"; done
+    done
+    fail "no driver has taken the network card$refused"
+fi
 # What the nodes open at each step of Slurm is in memory: see hot_files.py.
 mount -t tmpfs -o mode=755 tmpfs /hot && tar -xzf /hot.tar.gz -C /hot ||
     fail "no memory for the programs of the nodes"
