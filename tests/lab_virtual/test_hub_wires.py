@@ -371,7 +371,7 @@ def test_queues_of_a_card_take_turns_on_a_busy_wire(program: Path, tmp_path: Pat
             order += [each[-1] for each in card.received(1)]
         room = -(-40 * 1024 // 1538)  # the first queue has filled the card
         assert order[:room] == [0] * room
-        assert order[room : room + 40] == [0x40, 0] * 20
+        assert order[room : room + 40] == [0, 0x40] * 20
         assert order[room + 40 :] == [0] * (80 - 40 - room)
     finally:
         card.end()

@@ -63,7 +63,7 @@ def print_summary(results: Results, console: Console) -> None:
     head = headline(results, views)
     out.say(f"{head.word}  {results.trial.site}  {results.trial.trial}", _COLOURS[head.key])
     out.say(head.why)
-    for note in results.trial.planted:
+    for note in results.trial.read_first:
         out.say(note, "bold yellow")
     for sentence in verdict_history(results):
         out.say(sentence)

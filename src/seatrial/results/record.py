@@ -44,6 +44,7 @@ MOST_POINTS = 10_000  # of a curve; those of the benchmarks have 40
 #: and each direction of a link. Those of the benchmarks have 30, and 6.
 MOST_OF_CASE, MOST_OF_LOCATION = 1000, 32
 PLANTED = "fault planted on purpose: "  # begins a note of a trial
+ENDED = "the guest of lab "  # begins a note of a trial whose virtual lab did not live to its end
 IN_VIRTUAL_TIME = "figures are in virtual time"  # begins a note of a trial in a virtual lab
 #: begins a note of a trial in a virtual lab whose site wants ``processors: own``
 NO_OWN_PROCESSORS = "all nodes share one processor, although the site wants one for each"
@@ -391,6 +392,11 @@ class Trial(Record):
     def planted(self) -> list[str]:
         """The notes on faults that were planted in the lab."""
         return [note for note in self.notes if note.startswith(PLANTED)]
+
+    @property
+    def read_first(self) -> list[str]:
+        """The notes on faults that were planted in the lab, and on the end of the lab."""
+        return [note for note in self.notes if note.startswith((PLANTED, ENDED))]
 
     @property
     def no_baselines(self) -> str:

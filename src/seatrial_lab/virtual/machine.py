@@ -15,7 +15,7 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.base.paths import SOURCE
-from seatrial.results.record import IN_VIRTUAL_TIME, NO_OWN_PROCESSORS, PLANTED
+from seatrial.results.record import ENDED, IN_VIRTUAL_TIME, NO_OWN_PROCESSORS, PLANTED
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import give, take
 from seatrial_lab.virtual import share, wires
@@ -80,10 +80,11 @@ class VirtualMachine:
     def losses(self, folder: Path) -> list[str]:
         """Name each NIC whose frames the switch or the NIC itself dropped since the last call. Say
         why the guest has ended, if it has, and copy its console to ``folder``."""
+        ended = self._end(folder)
         try:
-            return self._lost()
+            return [*ended, *self._lost()]
         except LabError as error:
-            return [*self._end(folder), f"frames that the wires dropped are not counted: {error}"]
+            return [*ended, f"frames that the wires dropped are not counted: {error}"]
 
     def _lost(self) -> list[str]:
         notes = []
@@ -103,11 +104,11 @@ class VirtualMachine:
         run = self.lab.paths.run
         if self.lab.is_up() or not (run / share.CONSOLE).exists():
             return []
-        why = share.why_ended(run)
+        why = share.why_ended(run, paths=False)  # the lab is removed with its logs
         name = f"{self.lab.spec.instance}-{share.CONSOLE}"
         with contextlib.suppress(OSError), (folder / name).open("xb") as file:
             file.write((run / share.CONSOLE).read_bytes())
-        return [f"the guest of lab {self.lab.spec.instance} has ended: {why}; see {name}"]
+        return [f"{ENDED}{self.lab.spec.instance} has ended: {why}; see {name}"]
 
     def facts(self) -> dict[str, str]:
         """The guest's kernel, with its package's version and the site's own drivers, and QEMU."""

@@ -17,7 +17,7 @@ CONSOLE = "console.log"
 LOGS = (CONSOLE, "qemu.log", "broker.log")
 #: lines that say why a guest has ended: of init, of the kernel, and of the agent's Python
 REASON = re.compile(r"init: |Kernel panic|BUG: |kernel BUG|Oops: |RIP: \S*:\D|^\w+Error: ")
-NO_REASON = re.compile(r"TCG doesn't support requested feature|reboot: Power down")
+NO_REASON = re.compile(r"^qemu\S*: warning: |reboot: Power down")
 MOST_LINES = 6
 
 
@@ -46,9 +46,9 @@ def processes_of(run: Path) -> list[int]:
     return [pid for pid in pids if pid is not None]
 
 
-def why_ended(run: Path) -> str:
+def why_ended(run: Path, paths: bool = True) -> str:
     """Return the lines of the logs in a run folder that say why the guest has ended, or the last
-    lines if none does, and the path of each log."""
+    lines if none does, and with ``paths`` the path of each log."""
     parts = []
     for name in LOGS:
         try:
@@ -59,5 +59,5 @@ def why_ended(run: Path) -> str:
         lines = [line for line in lines if not NO_REASON.search(line)]
         reasons = [line for line in lines if REASON.search(line)][-MOST_LINES:]
         if shown := reasons or lines[-3:]:
-            parts.append(f"{' | '.join(shown)} ({run / name})")
+            parts.append(" | ".join(shown) + (f" ({run / name})" if paths else ""))
     return "; ".join(parts) or f"its logs in {run} are empty"
