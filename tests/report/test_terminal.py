@@ -54,10 +54,17 @@ def test_it_says_what_matters():
     assert "the trial took 1 h 17 min, without its set-up; slowest: hpl" in text
 
 
-def test_a_planted_fault_is_beside_the_verdict():
+@pytest.mark.parametrize(
+    "note",
+    [
+        "fault planted on purpose: link n3: delay 150us",
+        "the guest of lab t has ended: Kernel panic - not syncing; see t-console.log",
+    ],
+)
+def test_what_happened_to_the_lab_is_beside_the_verdict(note):
     results = synthetic.rejected()
-    results.trial.notes.append("fault planted on purpose: link n3: delay 150us")
-    assert show(results).splitlines()[2] == results.trial.planted[0] == results.trial.notes[-1]
+    results.trial.notes.append(note)
+    assert show(results).splitlines()[2] == note
 
 
 def test_notes_come_after_the_matrix():
