@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -166,3 +169,25 @@ def test_the_end_of_a_lab_takes_its_name_as_text():
     finally:
         if other.exists():
             other.rmdir()
+
+
+def test_a_command_that_is_killed_leaves_no_process_of_its_group(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where these die later than its leader, as on a busy machine."""
+    later: list[threading.Thread] = []
+    killpg = os.killpg
+
+    def slowly(group: int, number: int) -> None:
+        if number != signal.SIGKILL:
+            return killpg(group, number)
+        os.kill(group, number)
+        later.append(threading.Timer(0.5, killpg, (group, number)))
+        return later[-1].start()
+
+    monkeypatch.setattr(os, "killpg", slowly)
+    with pytest.raises(LabError, match="not done after"):
+        run(*in_folder(tmp_path, "sleep 333 & echo $! >child; wait"), timeout=0.3)
+    monkeypatch.undo()
+    assert not processes.is_alive(int((tmp_path / "child").read_text()))
+    later[0].join()

@@ -18,7 +18,7 @@ from typing import Any
 from seatrial.base.errors import LabError
 from seatrial_lab.common.etc import module_path
 from seatrial_lab.common.paths import LabPaths
-from seatrial_lab.common.processes import read_pid_file
+from seatrial_lab.common.processes import of_group, read_pid_file, wait_gone
 from seatrial_lab.common.programs import PATH, find
 from seatrial_lab.common.spec import LabSpec
 
@@ -226,6 +226,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=_KILLED_S)
+        # On a busy machine, the processes of the group die later than their leader.
+        wait_gone(of_group(process.pid), _KILLED_S)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
             stream.close()

@@ -109,6 +109,17 @@ def kill_all(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def of_group(group: int) -> list[int]:
+    """Return the processes of a process group that have not ended."""
+    pids = []
+    for pid in all_pids():
+        with contextlib.suppress(OSError):
+            fields = _stat_fields(pid)
+            if int(fields[2]) == group and fields[0] not in "ZX":
+                pids.append(pid)
+    return pids
+
+
 def wait_gone(pids: Iterable[int], timeout: float) -> list[int]:
     """Wait until the processes end. Returns the ones still alive after ``timeout`` seconds."""
     left = list(pids)
