@@ -40,7 +40,7 @@ LEAST_OF = {("netpipe", "bandwidth_MB_s"): 0.03}
 OF_FEW = 1.5  # times as wide with fewer than MANY samples
 MANY = 4
 FACTOR = 1.5
-EIGHT = 8  # one of so many samples need not count for the spread
+ENOUGH = 8  # samples, of which one need not count for the spread
 MOST_SPREAD = 0.12
 BELOW = "  # below: written by ci/founding/virtual_bounds.py\n"
 MARK = "  # these did not repeat, as ci/founding/virtual_bounds.py found\n"
@@ -131,7 +131,7 @@ def usual_spread(metrics: list[Sample]) -> float:
     """The same without the farthest samples that reruns refuted, at most one of eight."""
     centre = middle(metrics)
     counted = sorted(metrics, key=lambda sample: abs(sample.value - centre))
-    for _ in range(len(metrics) // EIGHT):
+    for _ in range(len(metrics) // ENOUGH):
         if counted[-1].is_refuted(centre):
             counted.pop()
     return spread(counted)
@@ -213,7 +213,7 @@ def chosen(samples: Figures, newer: Figures) -> Figures:
     samples = dict(samples)
     for key, metrics in samples.items():
         own = newer.get(key, [])
-        if not bounded(metrics) and bounded(own) and len(own) >= EIGHT:
+        if not bounded(metrics) and bounded(own) and len(own) >= ENOUGH:
             samples[key] = own
     return samples
 

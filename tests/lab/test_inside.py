@@ -172,7 +172,7 @@ def test_a_job_can_be_cancelled(lab: Lab) -> None:
 
 
 def test_other_settings_are_refused_while_it_is_up(lab: Lab) -> None:
-    with pytest.raises(LabError, match=r"other settings \(cpus\)"):
+    with pytest.raises(LabError, match=r"other settings \(cpus\): seatrial lab down --"):
         Lab(dataclasses.replace(lab.spec, cpus=4)).up()
     with pytest.raises(LabError, match=r"is up for the checkout .*first seatrial lab down in that"):
         Lab(dataclasses.replace(lab.spec, checkout=Path("/elsewhere"), modulepath=("/m",))).up()

@@ -145,6 +145,7 @@ def test_a_driver_takes_the_place_of_the_kernels(prepared: Path, tmp_path: Path)
     [
         ("igb.ko", module("igb", "6.1.0-50-amd64"), "for kernel 6.1.0-50-amd64, the guest has 6.9"),
         ("igb.ko", b"text", "is no kernel module"),
+        ("igb-first.ko", module("igb"), "is the module igb: name the file igb.ko"),
         ("igc.ko", module("igc"), "igc is none of its modules"),
         ("virtio_net.ko", module("virtio_net"), "virtio_net is part of its image"),
         ("igb.ko", module("igb", depends="dca,auxiliary"), "needs auxiliary, which"),

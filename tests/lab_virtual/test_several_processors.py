@@ -55,8 +55,10 @@ def test_each_node_has_two_processors_and_the_login_node_one(tmp_path: Path) -> 
     assert config["processors"] == {"login": [0], "n1": [1, 2], "n2": [3, 4]}
     assert plan.host_config(spec, PROGRAMS, "n2", own_processors=True)["processors"] == [3, 4]
     assert plan.host_config(spec, PROGRAMS, "n2", own_processors=False)["processors"] == []
-    note = processors_note({"processors": "own", "processors_of_node": spec.lab.cpus})
+    facts = {"processors": "own", "processors_of_node": spec.lab.cpus, "window_ns": spec.window_ns}
+    note = processors_note(facts)
     assert note.startswith("each node has 2 processors of its own")
+    assert note.endswith(", 1000 ns apart at most")
 
 
 def test_slurm_counts_them_and_puts_each_task_on_its_own(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_other_users_of_this_machine_run_nothing(lab: VirtualLab) -> None:
 
 
 def test_other_settings_are_refused_while_it_is_up(lab: VirtualLab) -> None:
-    with pytest.raises(LabError, match=r"other settings \(memory_MiB\)"):
+    with pytest.raises(LabError, match=r"other settings \(memory_MiB\): seatrial lab down --"):
         VirtualLab(dataclasses.replace(lab.virtual_spec, memory_MiB=1024)).up()
     assert lab.up() is False
 

@@ -280,6 +280,8 @@ def test_a_trial_notes_the_frames_that_its_runs_lost(
     assert ended.startswith("the guest of lab t has ended: [ 1.0] Kernel panic - not syncing: my")
     assert ended.endswith("; see t-console.log")
     assert after == not_counted
+    ended, _ = machine.losses(tmp_path / "no folder")
+    assert ended.endswith("; its console was not kept: No such file or directory")
     assert (tmp_path / "t-console.log").read_text() == console.read_text()
 
 

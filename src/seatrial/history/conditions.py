@@ -18,7 +18,7 @@ from typing import Any
 from seatrial.history import renamed
 from seatrial.results.folder import Results
 from seatrial.results.locations import natural
-from seatrial.results.record import Case, ProfileUse, Run, TransportUse, Trial
+from seatrial.results.record import OF_LAB, Case, ProfileUse, Run, TransportUse, Trial
 from seatrial.results.wording import some
 
 #: what of a node's record may differ between nodes -> fields of the state of a NIC
@@ -30,7 +30,6 @@ SETTING = "setting "  # begins the name of a condition that a NIC profile declar
 VARIABLE = "variable "  # of an environment variable that the site declares for a transport
 TRANSPORT = "transport "  # of what else it declares of a transport
 BENCHMARK = "benchmark "  # of a setting of a benchmark
-OF_LAB = ("kernel of the lab", "QEMU of the lab")  # facts of a lab's machine
 _LONGEST_VALUE = 200  # characters of a declared value
 
 

@@ -44,6 +44,8 @@ MOST_POINTS = 10_000  # of a curve; those of the benchmarks have 40
 #: and each direction of a link. Those of the benchmarks have 30, and 6.
 MOST_OF_CASE, MOST_OF_LOCATION = 1000, 32
 PLANTED = "fault planted on purpose: "  # begins a note of a trial
+#: facts of a trial's host that only a virtual lab has
+KERNEL_OF_LAB, QEMU_OF_LAB = OF_LAB = ("kernel of the lab", "QEMU of the lab")
 ENDED = "the guest of lab "  # begins a note of a trial whose virtual lab did not live to its end
 IN_VIRTUAL_TIME = "figures are in virtual time"  # begins a note of a trial in a virtual lab
 #: begins a note of a trial in a virtual lab whose site wants ``processors: own``

@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import write_whole
 from seatrial.base.paths import SOURCE
-from seatrial.results.record import ENDED, IN_VIRTUAL_TIME, NO_OWN_PROCESSORS, PLANTED
+from seatrial.results.record import (
+    ENDED,
+    IN_VIRTUAL_TIME,
+    KERNEL_OF_LAB,
+    NO_OWN_PROCESSORS,
+    PLANTED,
+    QEMU_OF_LAB,
+)
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import give, take
 from seatrial_lab.virtual import share, wires
@@ -106,15 +114,19 @@ class VirtualMachine:
             return []
         why = share.why_ended(run, paths=False)  # the lab is removed with its logs
         name = f"{self.lab.spec.instance}-{share.CONSOLE}"
-        with contextlib.suppress(OSError), (folder / name).open("xb") as file:
-            file.write((run / share.CONSOLE).read_bytes())
-        return [f"{ENDED}{self.lab.spec.instance} has ended: {why}; see {name}"]
+        try:
+            write_whole(folder / name, (run / share.CONSOLE).read_bytes())
+        except OSError as error:
+            where = f"its console was not kept: {error.strerror}"
+        else:
+            where = f"see {name}"
+        return [f"{ENDED}{self.lab.spec.instance} has ended: {why}; {where}"]
 
     def facts(self) -> dict[str, str]:
         """The guest's kernel, with its package's version and the site's own drivers, and QEMU."""
         facts = self.lab.facts()
         kernel = kernel_note(facts).removeprefix("Linux ")
-        return {"kernel of the lab": kernel, "QEMU of the lab": facts["qemu"]}
+        return {KERNEL_OF_LAB: kernel, QEMU_OF_LAB: facts["qemu"]}
 
     def notes(self) -> list[str]:
         with contextlib.suppress(LabError):
