@@ -13,6 +13,8 @@ from xdist.scheduler import LoadScopeScheduling
 #: beginning of a test's id -> those with whom it shares. In the order of their start: first what
 #: takes longest, as the others fill the gaps. Guest and Spack compute, a lab of Slurm mostly waits.
 GROUPS = {
+    "tests/lab_virtual/test_clocks.py": "built QEMU",
+    "tests/lab_virtual/test_hub_wires.py": "built QEMU",
     "tests/lab_virtual/": "virtual",
     "tests/spack/": "spack",
     "tests/trial/test_trial_faults.py": "trial",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from virtual_support import SMALL, Tried, run_profiles, running, state, write_site
 
 from campaigns import rounds
+from seatrial.base.errors import LabError
 from seatrial_lab.adapter import further_lab
-from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.emulator import build
+from seatrial_lab.virtual.engine import CACHE, VirtualLab
 
 PROFILES = """\
   igb-off:
@@ -41,6 +44,17 @@ requirements:
 informative:
   - {select: {}, metric: "*", reason: of 64 bytes only}
 """
+
+
+@pytest.fixture(scope="session")
+def built_qemu() -> Path:
+    """QEMU with a clock for each processor, which is built if it is not saved."""
+    try:
+        return build.provide(CACHE, lambda _: None)
+    except LabError as error:
+        if "has the source of QEMU" not in str(error):
+            raise
+        pytest.skip(str(error))  # a distribution keeps a version for some years only
 
 
 @pytest.fixture(scope="session")

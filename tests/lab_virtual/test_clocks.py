@@ -16,10 +16,7 @@ from seatrial_lab.virtual.spec import WINDOW_NS
 sys.path.insert(0, str(CHECKOUT / "ci/bench"))
 from clocks import SITE, Clocks, build, running_lab
 
-pytestmark = [
-    pytest.mark.root, pytest.mark.slurm,
-    pytest.mark.nightly(reason="clocks of a QEMU that has to be built, which takes three minutes"),
-]  # fmt: skip
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.usefixtures("built_qemu")]
 
 TICK_NS = 280  # of the ACPI timer
 #: a turn ends at the end of a translation block, which has 512 instructions at most

@@ -46,7 +46,8 @@ def test_a_saved_build_is_used_again_and_the_oldest_goes(tmp_path: Path) -> None
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
     place = program(tmp_path, f"10.0.2 (seatrial-{build.key()})")
     assert build.provide(tmp_path, lambda _: None) == place
-    assert {path.name for path in tmp_path.iterdir()} == {place.parent.name, "emulator-before"}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {place.parent.name, "emulator-before", build.LOCK_FILE}
 
 
 def not_executable(place: Path) -> None:

@@ -15,15 +15,13 @@ from typing import Any
 
 import pytest
 
+from seatrial.base.lock import locked
+from seatrial.base.say import say_nothing
 from seatrial_lab.virtual import packages
-from seatrial_lab.virtual.emulator import build
-from seatrial_lab.virtual.engine import CACHE
+from seatrial_lab.virtual.engine import CACHE, LOCK_FILE
 from seatrial_lab.virtual.snapshot import QmpConnection, connect_to_qemu
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.nightly(reason="wires of a QEMU that has to be built, which takes three minutes"),
-]
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
 GIGABIT = "rate=1000000000"
 #: preamble and checksum of a frame, and the gap after it
@@ -137,19 +135,13 @@ class Hub:
 Start = Callable[..., Hub]
 
 
-@pytest.fixture(scope="module")
-def program() -> Path:
-    CACHE.mkdir(parents=True, exist_ok=True)
-    return build.provide(CACHE, lambda _: None)
-
-
 @pytest.fixture
-def hub(program: Path, tmp_path: Path) -> Iterator[Start]:
+def hub(built_qemu: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts a hub; it ends with the test."""
     hubs = []
 
     def start(*ports: str) -> Hub:
-        hubs.append(Hub(program, tmp_path, list(ports)))
+        hubs.append(Hub(built_qemu, tmp_path, list(ports)))
         return hubs[-1]
 
     yield start
@@ -287,7 +279,8 @@ class Card(Hub):
     """A machine with a card on the first of two ports, and a driver's ring of 64 descriptors."""
 
     def __init__(self, program: Path, folder: Path, model: str):
-        options = packages.data_options(packages.provide(CACHE))
+        with locked(CACHE / LOCK_FILE, say_nothing):
+            options = packages.data_options(packages.provide(CACHE))
         card = f"{model},netdev=n0,addr=3,romfile=,mac=02:00:00:00:00:00"
         machine = ("q35", *options, "-m", "64", "-device", card)
         super().__init__(program, folder, [GIGABIT, GIGABIT], machine)
@@ -333,9 +326,9 @@ class Card(Hub):
 
 @pytest.mark.parametrize("model", QUEUES)
 def test_a_card_reads_no_more_frames_than_it_has_room_for(
-    program: Path, tmp_path: Path, model: str
+    built_qemu: Path, tmp_path: Path, model: str
 ) -> None:
-    card = Card(program, tmp_path, model)
+    card = Card(built_qemu, tmp_path, model)
     try:
         frames = [frame(0, 1, 1514)[:-1] + bytes([number]) for number in range(60)]
         for number, each in enumerate(frames):
@@ -355,8 +348,8 @@ def test_a_card_reads_no_more_frames_than_it_has_room_for(
         card.end()
 
 
-def test_queues_of_a_card_take_turns_on_a_busy_wire(program: Path, tmp_path: Path) -> None:
-    card = Card(program, tmp_path, "igb")
+def test_queues_of_a_card_take_turns_on_a_busy_wire(built_qemu: Path, tmp_path: Path) -> None:
+    card = Card(built_qemu, tmp_path, "igb")
     try:
         for queue, ring, number in ((0xE000, RING, 60), (0xE040, RING + 1024, 20)):
             content = frame(0, 1, 1514)[:-1] + bytes([queue & 0xFF])
@@ -377,14 +370,16 @@ def test_queues_of_a_card_take_turns_on_a_busy_wire(program: Path, tmp_path: Pat
         card.end()
 
 
-def test_segments_of_a_large_packet_are_frames_of_their_own(program: Path, tmp_path: Path) -> None:
+def test_segments_of_a_large_packet_are_frames_of_their_own(
+    built_qemu: Path, tmp_path: Path
+) -> None:
     """TCP of 40 segments in one packet (TSO): each has the bytes of framing on the wire."""
     number, payload = 40, 1460
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 40 + number * payload, 0, 0, 64, 6, 0,
                      bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))  # fmt: skip
     tcp = struct.pack(">HHIIBBHHH", 1, 2, 0, 0, 5 << 4, 0x10, 999, 0, 0)
     packet = frame(0, 1, 14)[:12] + b"\x08\x00" + ip + tcp + b"x" * (number * payload)
-    card = Card(program, tmp_path, "igb")
+    card = Card(built_qemu, tmp_path, "igb")
     try:
         # The context: lengths of the Ethernet and IP headers; TCP over IPv4, segment, TCP's header
         card.add(14 << 9 | 20, 0x20200C00, payload << 16 | 20 << 8)
@@ -415,10 +410,10 @@ def test_segments_of_a_large_packet_are_frames_of_their_own(program: Path, tmp_p
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
-    program: Path, options: str, reason: str
+    built_qemu: Path, options: str, reason: str
 ) -> None:
     answer = subprocess.run(
-        [program, "-machine", "none", "-nodefaults", "-display", "none", "-netdev",
+        [built_qemu, "-machine", "none", "-nodefaults", "-display", "none", "-netdev",
          f"hubport,id=n,hubid=0,{options}"],
         capture_output=True, text=True, timeout=WAIT_S,
     )  # fmt: skip
@@ -426,8 +421,8 @@ def test_options_that_contradict_each_other_are_refused(
     assert reason in answer.stderr
 
 
-def test_ports_of_a_bus_have_one_rate(program: Path) -> None:
-    words = [program, "-machine", "none", "-nodefaults", "-display", "none"]
+def test_ports_of_a_bus_have_one_rate(built_qemu: Path) -> None:
+    words = [built_qemu, "-machine", "none", "-nodefaults", "-display", "none"]
     for number in (1, 2):
         words += ["-netdev", f"hubport,id=n{number},hubid=0,bus=a,bus-rate={number}"]
     answer = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)

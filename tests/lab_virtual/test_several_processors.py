@@ -158,7 +158,7 @@ def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
 
 in_a_guest = [
     pytest.mark.root, pytest.mark.slurm,
-    pytest.mark.nightly(reason="a QEMU that has to be built, which takes three minutes"),
+    pytest.mark.nightly(reason="a virtual lab whose nodes have two processors, and a trial in it"),
 ]  # fmt: skip
 
 

@@ -297,9 +297,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield lambda text: labs.enter_context(wired(text, tmp_path, f"v{os.getpid()}_w"))
 
 
-nightly = pytest.mark.nightly(
-    reason="wires of a QEMU that has to be built, which takes three minutes"
-)
+nightly = pytest.mark.nightly(reason="streams over the wires of two virtual labs")
 
 
 @pytest.mark.root

@@ -100,7 +100,7 @@ class VirtualLab:
                 CACHE, self.virtual_spec.kernel, self.virtual_spec.drivers, progress
             )
             initramfs = image.initramfs(base, CACHE)
-            emulator, no_emulator = self._emulator(progress)
+        emulator, no_emulator = self._emulator(progress)
         progress("files")
         run = self.paths.run
         run.chmod(0o711)  # the job user reaches broker.sock and bin, and lists nothing

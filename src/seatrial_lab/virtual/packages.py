@@ -112,7 +112,6 @@ class Apt:
     """
 
     options: list[str]
-    folder: Path
     backports: str
     kernel_suite: str
     failed_update: str = ""
@@ -235,7 +234,7 @@ def apt(folder: Path, kernel_suite: str, sources: bool = False) -> Iterator[Apt]
         except LabError as error:
             # A mirror without backports is no error here: _qemu checks the version.
             failed = f"\n{error}"
-        yield Apt(options, folder, backports, kernel_suite, failed)
+        yield Apt(options, backports, kernel_suite, failed)
     finally:
         shutil.rmtree(state)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import sha256
+from seatrial.base.lock import locked
 from seatrial.base.run import run
 from seatrial.base.say import Say
 from seatrial.stack.files import digest, fresh, replace
@@ -52,6 +53,7 @@ OPTIONS = (
 )  # fmt: skip
 TARGET = PROGRAM = "qemu-system-x86_64"
 WORK = "emulator.work"  # folder of a build
+LOCK_FILE = "emulator.lock"  # held by a build
 KEPT = 2  # saved builds, of this version of Seatrial and of one before
 
 
@@ -75,18 +77,19 @@ def saved(folder: Path) -> Path:
 def provide(folder: Path, progress: Say) -> Path:
     """Return QEMU with a clock for each processor; build it if it is not saved below ``folder``.
 
-    A saved program that is damaged is built again. Raises LabError, with the reason, if it can't be
-    built.
+    A saved program that is damaged is built again. One process builds, others wait for it. Raises
+    LabError, with the reason, if it can't be built.
     """
     program = saved(folder)
     try:
-        if not _is_sound(program, progress):
-            _build(folder.resolve(), program, progress)
-        shutil.rmtree(folder / WORK, ignore_errors=True)  # of a build that was killed
+        with locked(folder / LOCK_FILE, progress):
+            if not _is_sound(program, progress):
+                _build(folder.resolve(), program, progress)
+            shutil.rmtree(folder / WORK, ignore_errors=True)  # of a build that was killed
+            for old in outdated(program.parent, "emulator-*", KEPT):
+                shutil.rmtree(old)
     except OSError as error:
         raise LabError(f"QEMU cannot be built: {error}") from None
-    for old in outdated(program.parent, "emulator-*", KEPT):
-        shutil.rmtree(old)
     return program
 
 
@@ -112,7 +115,7 @@ def _build(folder: Path, program: Path, progress: Say) -> None:
     work = fresh(folder / WORK)
     try:
         progress("QEMU: fetching its source")
-        with apt(folder, "", sources=True) as packages:
+        with apt(work, "", sources=True) as packages:
             archive = _source(packages, work)
             env = _development(packages, fresh(work / "root"))
         python = _meson(work)
