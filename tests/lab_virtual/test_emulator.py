@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from virtual_support import BASE, OWN, PROGRAMS, SMALL, write_site
@@ -48,6 +51,35 @@ def test_a_saved_build_is_used_again_and_the_oldest_goes(tmp_path: Path) -> None
     assert build.provide(tmp_path, lambda _: None) == place
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {place.parent.name, "emulator-before", build.LOCK_FILE}
+
+
+def test_one_process_builds_and_others_use_what_it_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Event()
+    built = []
+
+    def build_one(*_: object) -> None:
+        place = program(tmp_path, f"10.0.2 (seatrial-{build.key()})")
+        built.append(place)
+        if len(built) == 1:
+            assert waits.wait(60)
+
+    monkeypatch.setattr(build, "_build", build_one)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(build.provide, tmp_path, lambda _: None)
+        while not (built or first.done()):
+            time.sleep(0.01)
+        said: list[str] = []
+
+        def say(text: str) -> None:
+            said.append(text)
+            waits.set()
+
+        second = pool.submit(build.provide, tmp_path, say)
+        assert first.result(60) == second.result(60) == build.saved(tmp_path)
+    assert len(built) == 1
+    assert said == [f"waiting for another process that holds {tmp_path / build.LOCK_FILE}"]
 
 
 def not_executable(place: Path) -> None:
