@@ -145,7 +145,7 @@ def test_progress_is_in_the_words_of_the_plan(tmp_path, capsys, name, text):
     bar.line("RUN", 0, 0, name)
     bar.line("OK", 3, 12, name)
     bar.line("FAIL", 4, 12, name)
-    failed = "an error, or a figure has no bound or is outside it at first; verdict at the end"
+    failed = "not passed at first; the verdict at the end says why"
     assert capsys.readouterr().out.splitlines() == [
         f"  3/12 {text}: ran",
         f"  4/12 {text}: {failed}",

@@ -442,6 +442,19 @@ def test_diff(node: Node, capsys: Any) -> None:
     assert node.run("diff", "--profile", "none") == 3
 
 
+def test_diff_leaves_out_what_the_profile_does_without(node: Node, capsys: Any) -> None:
+    """As applying does."""
+    assert node.run("diff", "--profile", "limits") == 1
+    seen = capsys.readouterr().out
+    assert "eth1 has no vfs" in seen
+    assert "left out" in seen
+    assert "unsupported" not in seen
+    node.data["profiles"]["limits"]["if_supported"] = []
+    node.write()
+    assert node.run("diff", "--profile", "limits") == 1
+    assert "unsupported" in capsys.readouterr().out
+
+
 def test_show_tells_unsupported_from_zero(node: Node, capsys: Any) -> None:
     assert node.run("show", "--all") == 0
     lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}

@@ -908,7 +908,9 @@ def test_one_good_sample_of_many_is_no_pass():
     assert under_load([30, 50, 31], quiet[:3], best).verdict == "pass"
     assert under_load([30, 50, 50, 31], quiet[:4], best).verdict == "inconclusive"
     # what was disturbed does not count, but one sample alone is too few
-    assert under_load([30, 50, 50, 50], busy[:4], best).verdict == "inconclusive"
+    found = under_load([30, 50, 50, 50], busy[:4], best)
+    assert found.verdict == "inconclusive"
+    assert "only 1 of its 4 samples is, and 2 must be; it takes" in found.explanation
     assert under_load([30, 50, 50, 31], busy[:4], best).verdict == "pass"
 
 

@@ -58,6 +58,7 @@ class Site(Strict):
     flag: bool = False
     folder: Path = Path()
     either: list[int] | list[bool] = []
+    globs: list[str] = ["*"]
 
     @field_validator("name")
     @classmethod
@@ -141,6 +142,11 @@ def problems(text, head=HEAD):
         ("count: 1\ncount: 2\n", 4, "count", "given twice, first on line 3", "keep one"),
         ("rule:\n\tlow: 1\n", 4, "", "a tab in the indentation", "indent with spaces"),
         ("rule: [1\n", 4, "", "not valid YAML", ""),
+        ("rule: {low: 1\nflag: true\n", 4, "", "it begins in line 3", "close the bracket"),
+        ("count:1\nflag: true\n", 4, "", "it begins in line 3", "a blank after the ':'"),
+        ("name_: [*]\n", 3, "", "scanning an alias", "quote text that begins with '*'"),
+        ("globs: *\n", 3, "", "scanning an alias", "quote text that begins with '*'"),
+        ("globs: tcp\n", 3, "globs", "expected a list", 'globs: ["*"]\''),
         ("count: a: b\n", 3, "", "mapping values are not allowed", "quote text"),
         ("count: *x\n", 3, "", "undefined alias", "quote"),
         ("count: 2026-13-45\n", 3, "", "not valid YAML: month must be", ""),

@@ -159,9 +159,9 @@ def test_the_networks_own_mtu_must_pass_its_switches(tmp_path):
 def test_a_profile_that_fits_too_few_nodes_is_an_error(tmp_path):
     fat = "fast: {description: x, mtu: 1400, node_classes: [fat]}"
     assert problems_of(tmp_path, fat)[0] == []
-    tried = {"netpipe: {}": "netpipe: {nodes: [1, 2]}\ntrial: {profiles: [default, fast]}"}
+    tried = {"netpipe: {}": "node_compute: {nodes: [1, 2]}\ntrial: {profiles: [default, fast]}"}
     (problem,), _ = problems_of(tmp_path, fat, tried)
-    assert problem.field == "benchmarks.netpipe.nodes.1"
+    assert problem.field == "benchmarks.node_compute.nodes.1"
     assert "only 1 node" in problem.message
     tried['compute: {nodes: "n[1-2],n3.pier.example"}'] = 'compute: {nodes: "n[1-2]"}'
     (problem,), _ = problems_of(tmp_path, fat, tried)

@@ -69,7 +69,8 @@ def parse_size(text: str | int) -> int:
     match = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|GiB)?", str(text).strip())
     if not match:
         raise InvalidValue(
-            "not a size", "write a whole number of bytes, or for example 64 KiB or 4 MiB"
+            f"'{text}' is not a size",
+            "write a whole number of bytes, or for example 64 KiB or 4 MiB",
         )
     return int(match[1]) * SIZE_UNITS[match[2] or ""]
 
@@ -81,7 +82,7 @@ def parse_rate(text: str | int) -> int:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(bit/s|kbit/s|Mbit/s|Gbit/s)?", str(text).strip())
     if not match:
-        raise InvalidValue("not a rate", "write for example 1 Gbit/s or 100 Mbit/s")
+        raise InvalidValue(f"'{text}' is not a rate", "write for example 1 Gbit/s or 100 Mbit/s")
     rate = Fraction(match[1]) * RATE_UNITS[match[2] or ""]
     # The kernel stores bytes per second. It would return another number than the one that was set.
     if rate <= 0:

@@ -163,6 +163,9 @@ def _syntax(error: Exception, text: str, file: Path | str) -> list[Problem]:
         line = min(mark.line + 1, len(rows)) if mark else None
         parts = [error.context, error.problem]
         message = ", ".join(part for part in parts if part) or message
+        begin = error.context_mark
+        if begin and mark and begin.line < mark.line:
+            message += f"; it begins in line {begin.line + 1}"
     elif isinstance(error, ReaderError):
         line = len(_BREAK.split(text[: error.position]))
         message = f"character {error.character!r} is not allowed"
@@ -206,6 +209,9 @@ def _hint(message: str) -> str:
         "mapping values are not allowed": "check the indentation, and quote text containing ': '",
         "cannot start any token": "quote text that begins with a special character",
         "undefined alias": "quote text that begins with '*'",
+        "scanning an alias": "quote text that begins with '*'",
+        "could not find expected ':'": "write a blank after the ':' of a field",
+        "expected ',' or": "close the bracket, or separate the values with ','",
         "constructor for the tag": "quote text that begins with '!'",
         "another document": "keep one document per file: remove the '---' line",
         "unexpected end of stream": "close the quotes or brackets",
@@ -526,8 +532,14 @@ def _example_of_field(info: FieldInfo) -> str:
     if isinstance(default, str | int | float) and default != "":
         return str(default)
     if isinstance(default, list) and default:
-        return f"[{', '.join(str(value) for value in default)}]"
+        return f"[{', '.join(_in_yaml(value) for value in default)}]"
     return ""
+
+
+def _in_yaml(value: Any) -> str:
+    """A value as it stands in a YAML file: a glob needs quotes, as ``*`` begins an alias."""
+    text = str(value)
+    return f'"{text}"' if text.startswith("*") else text
 
 
 def _example_of_kinds(kinds: Sequence[Any], fallback: str) -> str:

@@ -27,6 +27,10 @@ NODE_PYTHON = ["/usr/bin/python3", "-IS"]  # starts the programs of checks/node
 Programs = Mapping[str, list[str]]
 
 
+#: numbers of nodes of a benchmark that needs at least two
+SeveralNodes = list[Annotated[int, Field(ge=2)]]
+
+
 class Settings(Model):
     """The settings of all benchmarks.
 

@@ -22,6 +22,7 @@ from seatrial.benchmarks.benchmark import (
     DeclaredMetric,
     Job,
     Settings,
+    SeveralNodes,
     SiteFacts,
     Step,
     output,
@@ -76,6 +77,7 @@ _COLUMNS = 4 + RANKS * len(CALLS)
 class CommsSettings(Settings):
     """Times of MPI_Send, MPI_Isend and MPI_Recv between two ranks, by message size."""
 
+    nodes: SeveralNodes = [2]
     min_bytes: Size = Field(default=1, description="smallest message")
     max_bytes: Size = Field(default=10_000_000, description="largest message")
     sizes_per_decade: int = Field(default=6, ge=1, le=MOST_PER_DECADE)

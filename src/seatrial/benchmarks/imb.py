@@ -27,6 +27,7 @@ from seatrial.benchmarks.benchmark import (
     DeclaredMetric,
     Job,
     Settings,
+    SeveralNodes,
     Step,
     output,
 )
@@ -80,6 +81,7 @@ class _Table:
 
 
 class IMBSettings(Settings):
+    nodes: SeveralNodes = [2]
     benchmarks: list[
         Literal[
             "PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Alltoall", "Bcast",

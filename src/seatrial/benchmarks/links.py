@@ -29,6 +29,7 @@ from seatrial.benchmarks.benchmark import (
     FieldProblem,
     Job,
     Settings,
+    SeveralNodes,
     SiteFacts,
     Step,
     too_many_cores,
@@ -58,7 +59,7 @@ UNSURE = "it was slow in its round, and there was no time to measure the link al
 class LinksSettings(Settings):
     """NetPIPE and a stream in each direction between all pairs of the nodes, in one allocation."""
 
-    nodes: list[Annotated[int, Field(ge=2)]] = Field(
+    nodes: SeveralNodes = Field(
         default=[], description="empty: all nodes of the partition of the trials"
     )
     time_limit_s: int = Field(default=20, ge=5, description="of one pair, in its round or alone")

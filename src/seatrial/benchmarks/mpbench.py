@@ -30,6 +30,7 @@ from seatrial.benchmarks.benchmark import (
     DeclaredMetric,
     Job,
     Settings,
+    SeveralNodes,
     SiteFacts,
     Step,
     output,
@@ -67,6 +68,7 @@ _ROW = re.compile(r"(\d+) (\d+\.\d{6})\n", re.ASCII)
 class MPBenchSettings(Settings):
     """mpi_bench of LLCBench: point to point and collectives."""
 
+    nodes: SeveralNodes = [2]
     modes: list[
         Literal[
             "gap", "roundtrip", "bandwidth", "bidirectional", "bcast", "reduce", "allreduce",

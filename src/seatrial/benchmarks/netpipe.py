@@ -34,6 +34,7 @@ from seatrial.benchmarks.benchmark import (
     DeclaredMetric,
     Job,
     Settings,
+    SeveralNodes,
     Step,
     output_and_errors,
 )
@@ -79,6 +80,7 @@ _DISTURBED = re.compile(r"bytes|times|Mbps|usec|-->")
 
 
 class NetPIPESettings(Settings):
+    nodes: SeveralNodes = [2]
     max_bytes: Size = 4 << 20
     perturbation_bytes: int = Field(default=0, ge=0, description="NetPIPE's -p")
     repetitions: int | None = Field(

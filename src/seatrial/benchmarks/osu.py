@@ -28,6 +28,7 @@ from seatrial.benchmarks.benchmark import (
     Job,
     Programs,
     Settings,
+    SeveralNodes,
     SiteFacts,
     Step,
     output,
@@ -99,6 +100,7 @@ class _Row:
 
 
 class OSUSettings(Settings):
+    nodes: SeveralNodes = [2]
     tests: list[Literal["latency", "bw", "bibw", "multi_lat"]] = [
         "latency", "bw", "bibw", "multi_lat",
     ]  # fmt: skip

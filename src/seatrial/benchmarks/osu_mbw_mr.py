@@ -21,6 +21,7 @@ from seatrial.benchmarks.benchmark import (
     DeclaredMetric,
     Job,
     Settings,
+    SeveralNodes,
     SiteFacts,
     Step,
     output,
@@ -35,6 +36,7 @@ _HEADER = re.compile(r"# \[ pairs: (\d+) \] \[ window size: (\d+) \]", re.ASCII)
 class MultiPairSettings(Settings):
     """Bandwidth and message rate of pairs of ranks, each with one rank on either node."""
 
+    nodes: SeveralNodes = [2]
     pairs: int = Field(default=2, ge=1, description="pairs at once: ranks on each node")
     max_bytes: Size = Field(default=1 << 20, description="largest message")
     iterations: int = Field(default=100, ge=10, description="of each size")

@@ -23,6 +23,7 @@ from seatrial.benchmarks.benchmark import (
     DeclaredMetric,
     Job,
     Settings,
+    SeveralNodes,
     Step,
     output,
 )
@@ -37,6 +38,7 @@ _READ |= {"cpu_utilization_percent", "host_total", "remote_total"}
 class TCPStreamSettings(Settings):
     """iperf3 over TCP: bandwidth, and CPU use at both ends."""
 
+    nodes: SeveralNodes = [2]
     seconds: int = Field(default=2, ge=1, description="an integer: iperf3 treats 0.5 as endless")
     total_bytes: Size | None = Field(
         default=None, description="ends the stream after so many bytes, instead of ``seconds``"

@@ -26,6 +26,7 @@ from seatrial.benchmarks.benchmark import (
     DeclaredMetric,
     Job,
     Settings,
+    SeveralNodes,
     SiteFacts,
     Step,
     unknown_networks,
@@ -40,6 +41,7 @@ LEAST_OVERLAP = 90
 class TCPStreamsSettings(Settings):
     """Several iperf3 streams at once, spread over the interfaces of several networks."""
 
+    nodes: SeveralNodes = [2]
     streams: list[Annotated[int, Field(ge=1, le=16)]] = [1, 2, 4]
     networks: list[Name] = Field(
         min_length=1, description="of role test; the streams use them in turn"

@@ -204,7 +204,8 @@ def fault_link(
         str | None, typer.Option("--with", help="In a native lab: only the traffic with this node.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="Only what the node sends, or receives.", metavar="DIRECTION")
+        str | None,
+        typer.Option(help="Only one way of the node: sends or receives.", metavar="DIRECTION"),
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
     cross: Annotated[

@@ -24,7 +24,8 @@ from seatrial_lab.native.site import spec_for_site
 app = typer.Typer(
     help="Show, compare, apply and restore NIC settings on a node.\n\n"
     "Example: seatrial nic show --node n1",
-    epilog="Exit codes: 0 done or equal, 1 differs, 2 refused, 3 bad input, 4 not restored.",
+    epilog="Exit codes: 0 done or equal, 1 differs, 2 refused, 3 bad input, 4 not restored, or the "
+    "lab is not up.",
     no_args_is_help=True,
 )
 

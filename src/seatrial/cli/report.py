@@ -33,10 +33,10 @@ def report(
 ) -> None:
     """Print the summary of a trial, and write its report.
 
-    A report in the manifest stays as it is. --output writes a new one elsewhere. A trial whose
-    results or judgements are not as in its manifest is bad input: see seatrial verify.
+    A report that SHA256SUMS lists stays as it is. --output writes a new one elsewhere. A trial
+    whose results or judgements are not as in SHA256SUMS is bad input: see seatrial verify.
 
-    Example: seatrial report trials/lab-20261120-1200
+    Example: seatrial report trials/lab-20261120-120000
     """
     named = newest(folder)
     place = trial_folder(named)

@@ -52,7 +52,8 @@ def check(
         list[str] | None, typer.Argument(help="Sites or paths of their files; default: all.")
     ] = None,
     site: Annotated[
-        list[str] | None, typer.Option("--site", "-s", help="The same, as of other commands.")
+        list[str] | None,
+        typer.Option("--site", "-s", help="The same as SITES, as of other commands."),
     ] = None,
 ) -> None:
     """Check the files of sites. It runs nothing.

@@ -45,7 +45,7 @@ TEST = re.compile(r"(\w+) .*%repeat=(\d+) %num_nodes=(\d+) .*@\w[\w-]*:([\w-]+)\
 #: ReFrame's word for the end of a test -> what it says. ReFrame knows no reruns and no noise.
 RESULTS = {
     "OK": "ran",
-    "FAIL": "an error, or a figure has no bound or is outside it at first; verdict at the end",
+    "FAIL": "not passed at first; the verdict at the end says why",
     "ABORT": "aborted",
     "SKIP": "skipped",
 }
@@ -69,7 +69,8 @@ def test_name(plan: Plan, name: str) -> str:
     ]
     check = f"{short} ({', '.join(variants)})" if variants else short
     route = f"{transport}@{network}" if network else transport
-    return f"{check}, {route}, {profile}, {nodes} nodes, {numbered(plan, int(repeat))}"
+    number = f"{nodes} node{'s' * (nodes != '1')}"
+    return f"{check}, {route}, {profile}, {number}, {numbered(plan, int(repeat))}"
 
 
 def numbered(plan: Plan, repeat: int) -> str:

@@ -39,7 +39,7 @@ def verify(
     Exit code 1: a file was changed, removed or added, or a signature is not good. With --signers
     also 1: none of them signed all files; with --key: one of them did not.
 
-    Example: seatrial verify trials/lab-20261120-1200 --signers allowed_signers
+    Example: seatrial verify trials/lab-20261120-120000 --signers allowed_signers
     """
     named = newest(folder)
     place = named.parent if named.name == RESULTS_FILE and not named.is_dir() else named

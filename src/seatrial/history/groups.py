@@ -2,7 +2,7 @@
 
 | text | the trials |
 | --- | --- |
-| ``lab-20261120-1200``, a path, or a glob | of that name or folder |
+| ``lab-20261120-120000``, a path, or a glob | of that name or folder |
 | ``a,b`` | both |
 | ``2026-11-01..2026-11-07``, ``2026-11-01..``, ``2026-11-05`` | that began on these days, in UTC |
 | ``kernel=6.1*``, ``driver=igb 5.1``, ``coalesce.rx-usecs=125`` | whose cases had that condition |

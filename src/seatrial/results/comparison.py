@@ -305,22 +305,29 @@ class Comparison:
         return verdicts
 
     def _verdict(self, limit: Limit) -> str:
-        """The verdict of ``statistics.decide``, unless other programs may be the cause.
-
-        For ``best``, one sample within its bound is not enough if others break it and reruns can
-        decide: of the undisturbed samples more must be within, and two at least.
-        """
+        """The verdict of ``statistics.decide``, unless other programs may be the cause."""
         verdict = statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
         if verdict == "fail" and self._is_excused(limit):
             return "inconclusive"
-        if verdict == "pass" and self.rule.statistic == "best" and self.context.trial.reruns:
-            broken = [limit.excess(x) > 0 for x in self.samples]
-            within = broken.count(False)
-            if any(broken) and within < max(2, 1 + sum(broken) - sum(self._disturbed(limit))):
-                return "inconclusive"
+        if verdict == "pass" and self._within(limit) < self._least_within(limit):
+            return "inconclusive"
         if verdict == "pass" and self._is_by_disturbed_reference(limit):
             return "inconclusive"
         return verdict
+
+    def _within(self, limit: Limit) -> int:
+        return sum(limit.excess(x) <= 0 for x in self.samples)
+
+    def _least_within(self, limit: Limit) -> int:
+        """How many samples must be within the bound for a pass.
+
+        For ``best``, one is not enough if others break it and reruns can decide: of the undisturbed
+        samples more must be within, and two at least.
+        """
+        broken = len(self.samples) - self._within(limit)
+        if self.rule.statistic != "best" or not self.context.trial.reruns or not broken:
+            return 0
+        return max(2, 1 + broken - sum(self._disturbed(limit)))
 
     def _is_by_disturbed_reference(self, limit: Limit) -> bool:
         """Whether the figure may be within the bound only because other programs made the figure
@@ -410,9 +417,12 @@ class Comparison:
             return explanation.beyond(limit, self._disturbance(limit), of_location)
         if limit.excess(self._value()) > 0 and self._is_excused(limit):
             return explanation.excused(limit, self._disturbance(limit))
+        within, least = self._within(limit), self._least_within(limit)
         if self._is_by_disturbed_reference(limit):
             assert self.reference is not None
             return explanation.by_disturbed_reference(limit, self._disturbed_reference())
+        if limit.excess(self._value()) <= 0 and within < least:
+            return explanation.by_few_samples(limit, within, least)
         return explanation.scattered(limit)
 
     def _disturbance(self, limit: Limit) -> str:

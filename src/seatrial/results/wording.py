@@ -111,6 +111,15 @@ class Explanation:
             "the limit may be too wide"
         )
 
+    def by_few_samples(self, limit: Limit, within: int, least: int) -> str:
+        """``within``: how many samples are within the bound; ``least``: how many must be."""
+        head, (bound,) = self._measured(limit.bound)
+        return (
+            f"{head}, within {self._limit(limit, bound)}, but only {within} of its "
+            f"{len(self.samples)} samples {'is' if within == 1 else 'are'}, and {least} must be; "
+            "it takes more repeats or a quieter machine"
+        )
+
     def scattered(self, limit: Limit) -> str:
         head, (bound,) = self._measured(limit.bound)
         low, high = distinct(min(self.samples), max(self.samples))

@@ -19,7 +19,7 @@ from .owner import World, cluster
 from .policy import DEFAULT_FILE, Policy
 from .session import BY_HAND, HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
-from .work import ipv6_in, users_in
+from .work import Work, ipv6_in, users_in
 
 USAGE = """usage: seatrial-nic [--policy FILE] VERB [--profile P] [--interface I]... [--json]
                     [--all] [--dry-run] [--boot] [--force]
@@ -289,10 +289,17 @@ def _in_force(policy: Policy) -> Optional[Dict[str, Any]]:
 def show_diff(policy: Policy, arguments: Arguments) -> int:
     profile = _profile(policy, arguments)
     nic = Nic()
+    work = Work(policy, nic, guard=None)
     differences = {}
+    skipped = {}
     for interface, settings in sorted(profile["interfaces"].items()):
         state = nic.read(interface)
         plain = {k: v for k, v in settings.items() if k not in ("driver", "bond")}
+        dropped, _ = work.missing(interface, plain, state, profile.get("if_supported", []))
+        for key in dropped:
+            plain.pop(key)
+        if dropped:
+            skipped[interface] = dropped
         target = values.spread(plain, state, nic.cpus())
         differences[interface] = values.differences(target, state)
         if "driver" in settings:
@@ -311,10 +318,10 @@ def show_diff(policy: Policy, arguments: Arguments) -> int:
             for name, ones in differences.items()
         }
         print(json.dumps(as_dicts, indent=1, sort_keys=True))
-    elif different:
-        say(show.difference_table(differences))
     else:
-        say("%s: nothing differs" % arguments.profile)
+        _say_skipped(skipped)
+        say(show.difference_table(differences) if different
+            else "%s: nothing differs" % arguments.profile)  # fmt: skip
     return 1 if different else 0
 
 
@@ -336,14 +343,18 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
     return 0
 
 
+def _say_skipped(skipped: Dict[str, List[str]]) -> None:
+    for interface, keys in sorted(skipped.items()):
+        for key in keys:
+            say("# %s has no %s: left out, as the profile allows" % (interface, key))
+
+
 def _dry_run(policy: Policy, arguments: Arguments, profile: Dict[str, Any]) -> int:
     """Print the commands in the order in which they would be run. Needs no rights."""
     nic = DryRun(say)
     session = session_of(policy, nic)
     journal = session.work.prepare(profile)
-    for interface, keys in sorted(journal["skipped"].items()):
-        for key in keys:
-            say("# %s has no %s: left out, as the profile allows" % (interface, key))
+    _say_skipped(journal["skipped"])
     actions = session.work.plan(journal)
     for action in actions:
         nic.perform(action)

@@ -5,7 +5,7 @@ A *journal* is a dictionary with the state before and the settings that are want
 """
 
 from collections import Counter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import changes, links, mtus, settings, values
 from .actions import Action
@@ -51,10 +51,8 @@ class Work:
         for interface in sorted(losing.union(wanted)):
             before = self.nic.read(interface)
             settings_wanted = dict(wanted.get(interface, {}))
-            missing = self._missing(interface, settings_wanted, before)
-            dropped = [key for key in missing if settings.group_of(key) in optional]
-            if len(dropped) < len(missing):
-                lacking = [key for key in missing if key not in dropped]
+            dropped, lacking = self.missing(interface, settings_wanted, before, optional)
+            if lacking:
                 raise Refused("%s has no setting %s" % (interface, ", ".join(lacking)))
             for key in dropped:
                 settings_wanted.pop(key)
@@ -105,7 +103,11 @@ class Work:
             raise Refused("%s carries %s, which a bond or a reload of its driver would remove"
                           % (interface, ", ".join(above)))  # fmt: skip
 
-    def _missing(self, interface: str, wanted: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
+    def missing(
+        self, interface: str, wanted: Dict[str, Any], before: Dict[str, Any], optional: List[str]
+    ) -> Tuple[List[str], List[str]]:
+        """The settings that the interface lacks: those that a profile with ``optional`` (its
+        ``if_supported``) does without, and the others."""
         coming = values.with_queues(before, wanted)
         target = values.spread(wanted, coming, self.nic.cpus())
         missing = values.unsupported(target, coming)
@@ -114,7 +116,9 @@ class Work:
             if key in fixed and not values.same(key, target[key], fixed[key], False):
                 missing.append(key)
         # What stands for all queues is missing where one of them lacks it.
-        return [key for key in wanted if key in missing or _stands_for_missing(key, missing)]
+        lacking = [key for key in wanted if key in missing or _stands_for_missing(key, missing)]
+        dropped = [key for key in lacking if settings.group_of(key) in optional]
+        return dropped, [key for key in lacking if key not in dropped]
 
     def apply(self, journal: Journal, save: Callable[[], None]) -> None:
         """Apply the settings. ``save`` writes the journal again when hidden values are added to it.
