@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pydantic import ValidationError
 
 from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT, CHECKS
@@ -144,3 +145,13 @@ def test_settings_that_choose_what_is_measured_are_no_settings_of_a_measurement(
     assert not measured_with.keys() & {"nodes", "transports", "profiles", "time_limit_s"}
     lists = {key for key, value in measured_with.items() if isinstance(value, list)}
     assert {(name, key) for key in lists} <= HOW
+
+
+@pytest.mark.parametrize(
+    "name", ["netpipe", "tcp_stream", "comms", "osu", "osu_mbw_mr", "imb", "mpbench", "perftest"]
+)
+def test_what_runs_between_two_nodes_refuses_one(name: str) -> None:
+    settings = registry()[name].Settings
+    assert settings(nodes=[2]).nodes == [2]
+    with pytest.raises(ValidationError, match="greater than or equal to 2"):
+        settings(nodes=[2, 1])

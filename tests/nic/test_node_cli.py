@@ -449,6 +449,10 @@ def test_diff_leaves_out_what_the_profile_does_without(node: Node, capsys: Any) 
     assert "eth1 has no vfs" in seen
     assert "left out" in seen
     assert "unsupported" not in seen
+    assert node.run("diff", "--profile", "limits", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert "vfs" not in [one["setting"] for one in found["eth1"]]
+    assert found["skipped"] == {"eth1": ["vfs"]}
     node.data["profiles"]["limits"]["if_supported"] = []
     node.write()
     assert node.run("diff", "--profile", "limits") == 1

@@ -163,9 +163,9 @@ def _syntax(error: Exception, text: str, file: Path | str) -> list[Problem]:
         line = min(mark.line + 1, len(rows)) if mark else None
         parts = [error.context, error.problem]
         message = ", ".join(part for part in parts if part) or message
-        begin = error.context_mark
-        if begin and mark and begin.line < mark.line:
-            message += f"; it begins in line {begin.line + 1}"
+        begin, what = error.context_mark, _begun(error.context or "")
+        if what and begin and mark and begin.line < mark.line:
+            message += f"; the {what} begins in line {begin.line + 1}"
     elif isinstance(error, ReaderError):
         line = len(_BREAK.split(text[: error.position]))
         message = f"character {error.character!r} is not allowed"
@@ -204,13 +204,19 @@ def _pair(entry: Node | tuple[Node, Node]) -> tuple[Node, ...]:
     return entry if isinstance(entry, tuple) else (entry,)
 
 
+def _begun(context: str) -> str:
+    """What a parser's error says was begun and not ended; empty for a block."""
+    words = {"flow": "bracket", "quoted scalar": "quote", "simple key": "key"}
+    return next((word for name, word in words.items() if name in context), "")
+
+
 def _hint(message: str) -> str:
     hints = {
         "mapping values are not allowed": "check the indentation, and quote text containing ': '",
         "cannot start any token": "quote text that begins with a special character",
         "undefined alias": "quote text that begins with '*'",
         "scanning an alias": "quote text that begins with '*'",
-        "could not find expected ':'": "write a blank after the ':' of a field",
+        "could not find expected ':'": "write 'field: value', with a blank after the ':'",
         "expected ',' or": "close the bracket, or separate the values with ','",
         "constructor for the tag": "quote text that begins with '!'",
         "another document": "keep one document per file: remove the '---' line",

@@ -25,8 +25,6 @@ PORT = 5700  # the first TCP port of a benchmark's own server
 NODE_PYTHON = ["/usr/bin/python3", "-IS"]  # starts the programs of checks/node
 
 Programs = Mapping[str, list[str]]
-
-
 #: numbers of nodes of a benchmark that needs at least two
 SeveralNodes = list[Annotated[int, Field(ge=2)]]
 

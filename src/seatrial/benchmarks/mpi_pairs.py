@@ -135,6 +135,8 @@ class MPIPairs(Benchmark[MPIPairsSettings]):
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         settings = self.settings
         yield from unknown_networks(settings.networks, site)
+        if settings.pairs and min(settings.nodes, default=2) < 2:
+            yield FieldProblem("nodes", "pairs between two nodes need two", "2, or pairs: []")
         if not settings.share_cores:
             yield from too_many_cores("pairs", max(settings.pairs, default=0), site)
             yield from too_many_cores(

@@ -24,6 +24,7 @@ from seatrial.benchmarks.benchmark import (
     Job,
     Programs,
     Settings,
+    SeveralNodes,
     Step,
     output,
 )
@@ -50,6 +51,7 @@ _DEVICE = re.compile(r"Device +: (\S+)")
 class PerftestSettings(Settings):
     """RDMA verbs by perftest: latency of write and send, bandwidth of write."""
 
+    nodes: SeveralNodes = [2]
     operations: list[Operation] = Field(default=["write_lat", "send_lat", "write_bw"], min_length=1)
     latency_bytes: Size = 8
     bandwidth_bytes: Size = 64 << 10

@@ -205,7 +205,9 @@ def fault_link(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(help="Only one way of the node: sends or receives.", metavar="DIRECTION"),
+        typer.Option(
+            help="Only one direction, as the node sees it: sends or receives.", metavar="DIRECTION"
+        ),
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
     cross: Annotated[

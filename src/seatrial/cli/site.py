@@ -53,7 +53,7 @@ def check(
     ] = None,
     site: Annotated[
         list[str] | None,
-        typer.Option("--site", "-s", help="The same as SITES, as of other commands."),
+        typer.Option("--site", "-s", help="The same as SITES; other commands have it, too."),
     ] = None,
 ) -> None:
     """Check the files of sites. It runs nothing.

@@ -309,7 +309,7 @@ class Comparison:
         verdict = statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
         if verdict == "fail" and self._is_excused(limit):
             return "inconclusive"
-        if verdict == "pass" and self._within(limit) < self._least_within(limit):
+        if verdict == "pass" and self._has_few_within(limit):
             return "inconclusive"
         if verdict == "pass" and self._is_by_disturbed_reference(limit):
             return "inconclusive"
@@ -318,16 +318,19 @@ class Comparison:
     def _within(self, limit: Limit) -> int:
         return sum(limit.excess(x) <= 0 for x in self.samples)
 
-    def _least_within(self, limit: Limit) -> int:
-        """How many samples must be within the bound for a pass.
+    def _undisturbed_beyond(self, limit: Limit) -> int:
+        return len(self.samples) - self._within(limit) - sum(self._disturbed(limit))
+
+    def _has_few_within(self, limit: Limit) -> bool:
+        """Whether too few samples are within the bound for a pass.
 
         For ``best``, one is not enough if others break it and reruns can decide: of the undisturbed
         samples more must be within, and two at least.
         """
-        broken = len(self.samples) - self._within(limit)
-        if self.rule.statistic != "best" or not self.context.trial.reruns or not broken:
-            return 0
-        return max(2, 1 + broken - sum(self._disturbed(limit)))
+        within = self._within(limit)
+        if self.rule.statistic != "best" or not self.context.trial.reruns:
+            return False
+        return within < len(self.samples) and within < max(2, 1 + self._undisturbed_beyond(limit))
 
     def _is_by_disturbed_reference(self, limit: Limit) -> bool:
         """Whether the figure may be within the bound only because other programs made the figure
@@ -417,12 +420,13 @@ class Comparison:
             return explanation.beyond(limit, self._disturbance(limit), of_location)
         if limit.excess(self._value()) > 0 and self._is_excused(limit):
             return explanation.excused(limit, self._disturbance(limit))
-        within, least = self._within(limit), self._least_within(limit)
         if self._is_by_disturbed_reference(limit):
             assert self.reference is not None
             return explanation.by_disturbed_reference(limit, self._disturbed_reference())
-        if limit.excess(self._value()) <= 0 and within < least:
-            return explanation.by_few_samples(limit, within, least)
+        if limit.excess(self._value()) <= 0 and self._has_few_within(limit):
+            return explanation.by_few_samples(
+                limit, self._within(limit), self._undisturbed_beyond(limit)
+            )
         return explanation.scattered(limit)
 
     def _disturbance(self, limit: Limit) -> str:

@@ -111,13 +111,18 @@ class Explanation:
             "the limit may be too wide"
         )
 
-    def by_few_samples(self, limit: Limit, within: int, least: int) -> str:
-        """``within``: how many samples are within the bound; ``least``: how many must be."""
+    def by_few_samples(self, limit: Limit, within: int, undisturbed: int) -> str:
+        """``within``: how many samples are within the bound; ``undisturbed``: how many are not,
+        although no other program disturbed them."""
         head, (bound,) = self._measured(limit.bound)
+        few = f"only {within} of its {len(self.samples)} samples {'is' if within == 1 else 'are'}"
+        least = "at least 2"
+        if undisturbed > 1:
+            few += f", and {undisturbed} that no program disturbed are not"
+            least = f"more than {undisturbed}"
         return (
-            f"{head}, within {self._limit(limit, bound)}, but only {within} of its "
-            f"{len(self.samples)} samples {'is' if within == 1 else 'are'}, and {least} must be; "
-            "it takes more repeats or a quieter machine"
+            f"{head}, within {self._limit(limit, bound)}, but {few}: {least} must be; it takes "
+            "more repeats or a quieter machine"
         )
 
     def scattered(self, limit: Limit) -> str:

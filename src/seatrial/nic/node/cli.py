@@ -316,7 +316,9 @@ def show_diff(policy: Policy, arguments: Arguments) -> int:
         as_dicts = {
             name: [difference._asdict() for difference in ones]
             for name, ones in differences.items()
-        }
+        }  # type: Dict[str, Any]
+        if skipped:
+            as_dicts["skipped"] = skipped
         print(json.dumps(as_dicts, indent=1, sort_keys=True))
     else:
         _say_skipped(skipped)

@@ -57,6 +57,10 @@ LOCK_FILE = "emulator.lock"  # held by a build
 KEPT = 2  # saved builds, of this version of Seatrial and of one before
 
 
+class NoSource(LabError):
+    """The machine's package sources have another version of QEMU only."""
+
+
 def key() -> str:
     """Return the hash of all that the build is made of."""
     names = [*FILES, *(patch.name for patch in PATCHES), WHEELS.name]
@@ -87,7 +91,7 @@ def provide(folder: Path, progress: Say) -> Path:
                 _build(folder.resolve(), program, progress)
             shutil.rmtree(folder / WORK, ignore_errors=True)  # of a build that was killed
             for old in outdated(program.parent, "emulator-*", KEPT):
-                shutil.rmtree(old)
+                shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise LabError(f"QEMU cannot be built: {error}") from None
     return program
@@ -157,10 +161,10 @@ def _source(packages: Apt, work: Path) -> Path:
         if version and SOURCE.sha256 in block:
             break
     else:
-        raise LabError(
-            f"no package source of this machine has the source of QEMU {SOURCE.version}"
-            + packages.failed_update
-        )
+        text = f"no package source of this machine has the source of QEMU {SOURCE.version}"
+        if packages.failed_update:
+            raise LabError(text + packages.failed_update)
+        raise NoSource(text)
     packages.run(
         "apt-get", "-q", "source", "--download-only", "--tar-only",
         f"{SOURCE.package}={version[1]}", cwd=work,
