@@ -214,6 +214,8 @@ class Site:
         ({"networks": ["a", "c"]}, "networks.1"),
         ({"pairs": [1, 8]}, "pairs"),
         ({"pairs_within": [1, 3]}, "pairs_within"),
+        ({"nodes": [2, 1]}, "nodes"),
+        ({"nodes": [1], "pairs": []}, ""),
         ({"pairs": [1, 8], "share_cores": True}, ""),
         ({}, ""),
     ],

@@ -148,10 +148,12 @@ def test_settings_that_choose_what_is_measured_are_no_settings_of_a_measurement(
 
 
 @pytest.mark.parametrize(
-    "name", ["netpipe", "tcp_stream", "comms", "osu", "osu_mbw_mr", "imb", "mpbench", "perftest"]
-)
+    "name",
+    ["netpipe", "tcp_stream", "tcp_streams", "comms", "osu", "osu_mbw_mr", "imb", "mpbench",
+     "perftest", "links"],
+)  # fmt: skip
 def test_what_runs_between_two_nodes_refuses_one(name: str) -> None:
     settings = registry()[name].Settings
-    assert settings(nodes=[2]).nodes == [2]
+    assert settings(nodes=[2], networks=["a"]).nodes == [2]
     with pytest.raises(ValidationError, match="greater than or equal to 2"):
-        settings(nodes=[2, 1])
+        settings(nodes=[2, 1], networks=["a"])

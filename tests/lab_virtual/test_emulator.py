@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -80,6 +81,24 @@ def test_one_process_builds_and_others_use_what_it_built(
         assert first.result(60) == second.result(60) == build.saved(tmp_path)
     assert len(built) == 1
     assert said == [f"waiting for another process that holds {tmp_path / build.LOCK_FILE}"]
+
+
+@dataclass
+class OtherVersions:
+    """apt whose lists have other versions of QEMU only."""
+
+    failed_update: str
+
+    def run(self, *_: str) -> str:
+        return "Package: qemu\nVersion: 1:9.2.0\n"
+
+
+def test_a_source_that_a_release_no_longer_has_is_no_failure_of_its_mirror(tmp_path: Path) -> None:
+    with pytest.raises(build.NoSource, match=r"has the source of QEMU 10\.0\.2"):
+        build._source(OtherVersions(""), tmp_path)
+    with pytest.raises(LabError, match="could not resolve") as caught:
+        build._source(OtherVersions("\napt: could not resolve"), tmp_path)
+    assert not isinstance(caught.value, build.NoSource)
 
 
 def not_executable(place: Path) -> None:

@@ -327,9 +327,9 @@ class Comparison:
         For ``best``, one is not enough if others break it and reruns can decide: of the undisturbed
         samples more must be within, and two at least.
         """
-        within = self._within(limit)
         if self.rule.statistic != "best" or not self.context.trial.reruns:
             return False
+        within = self._within(limit)
         return within < len(self.samples) and within < max(2, 1 + self._undisturbed_beyond(limit))
 
     def _is_by_disturbed_reference(self, limit: Limit) -> bool:

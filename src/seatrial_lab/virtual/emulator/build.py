@@ -161,10 +161,10 @@ def _source(packages: Apt, work: Path) -> Path:
         if version and SOURCE.sha256 in block:
             break
     else:
-        text = f"no package source of this machine has the source of QEMU {SOURCE.version}"
+        reason = f"no package source of this machine has the source of QEMU {SOURCE.version}"
         if packages.failed_update:
-            raise LabError(text + packages.failed_update)
-        raise NoSource(text)
+            raise LabError(reason + packages.failed_update)
+        raise NoSource(reason)
     packages.run(
         "apt-get", "-q", "source", "--download-only", "--tar-only",
         f"{SOURCE.package}={version[1]}", cwd=work,
