@@ -149,7 +149,7 @@ def test_the_management_network_was_used() -> None:
     proof = prove("test", 559_000_000, good + bad, program="NetPIPE")
     assert not proof.crossed
     assert proof.reason == (
-        "n2: eth1 carried 13 KB of the 559 MB that NetPIPE moved; "
+        "n2: eth1 carried 13 kB of the 559 MB that NetPIPE moved; "
         "eth0 (mgmt) carried 561 MB: the management network was used"
     )
 
@@ -157,11 +157,11 @@ def test_the_management_network_was_used() -> None:
 def test_it_did_not_leave_the_node() -> None:
     shared = prove("test", 559_000_000, carried("n1", eth0=900, eth1=6_500), program="NetPIPE")
     assert shared.reason == (
-        "n1: eth1 carried 13 KB of the 559 MB that NetPIPE moved; "
+        "n1: eth1 carried 13 kB of the 559 MB that NetPIPE moved; "
         "no other interface carried it: it did not leave the node: shared memory"
     )
     loop = prove("test", 1000, carried("n1", eth1=0, lo=600))
-    assert loop.reason.endswith("lo carried 1.2 KB: it did not leave the node: loopback")
+    assert loop.reason.endswith("lo carried 1.2 kB: it did not leave the node: loopback")
 
 
 def test_partly_nowhere_and_nothing() -> None:
@@ -220,8 +220,8 @@ def test_verbs_traffic_that_falls_back_to_tcp() -> None:
     proof = verbs(with_port(0), with_port(10, 2.0, kernel=9000))
     assert not proof.crossed
     assert proof.reason == (
-        "n1: mlx5_0:1 carried 80 B of the 8.0 KB that ib_write_bw moved (counters/port_rcv_data, "
-        "port_xmit_data); eth1 carried 18 KB through the kernel: TCP, not verbs"
+        "n1: mlx5_0:1 carried 80 B of the 8 kB that ib_write_bw moved (counters/port_rcv_data, "
+        "port_xmit_data); eth1 carried 18 kB through the kernel: TCP, not verbs"
     )
 
 
@@ -316,7 +316,7 @@ def test_tcp_on_another_network_in_place_of_verbs_is_named() -> None:
     values = [{"rx_bytes": 0, "tx_bytes": 0}, {"rx_bytes": 9000, "tx_bytes": 9000}]
     proof = on_two_networks(with_port(0), with_port(10, 2.0), values)
     assert not proof.crossed
-    assert proof.reason.endswith("eth0 (mgmt) carried 18 KB: TCP over the management network")
+    assert proof.reason.endswith("eth0 (mgmt) carried 18 kB: TCP over the management network")
 
 
 def other_port(*counts: int, **changes: Any) -> list[dict]:
@@ -326,7 +326,7 @@ def other_port(*counts: int, **changes: Any) -> list[dict]:
 
 def test_the_rdma_port_of_another_rail_that_carried_the_traffic_is_named() -> None:
     proof = on_two_networks(with_port(0), with_port(10, 2.0), other_port(0, 1000))
-    assert proof.reason.endswith("mlx5_1:1 (rail2) carried 8.0 KB: the rail2 network was used")
+    assert proof.reason.endswith("mlx5_1:1 (rail2) carried 8 kB: the rail2 network was used")
 
 
 def test_a_rdma_port_that_is_down_on_another_rail_is_no_error() -> None:

@@ -234,7 +234,11 @@ def test_no_stack_is_exit_code_4(here, site, tmp_path, monkeypatch):
             "Slurm does not answer: sinfo: error: Unable to contact slurm controller",
         ),
         ("echo debug", "Slurm has no partition compute"),
-        (None, "Slurm does not answer: [Errno 2] No such file or directory: 'sinfo'"),
+        (None, "sinfo is not installed here: use a login node"),
+        (
+            "echo 'sinfo: fatal: Could not establish a configuration source' >&2; exit 1",
+            "Slurm does not answer: this machine has no slurm.conf, and no DNS record names",
+        ),
         (
             "echo compute",
             "Slurm's accounting does not answer: Slurm accounting storage is disabled (without",

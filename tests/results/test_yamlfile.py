@@ -152,6 +152,8 @@ def problems(text, head=HEAD):
         ("count: 2026-13-45\n", 3, "", "not valid YAML: month must be", ""),
         ("count: \x01\n", 3, "", "is not allowed", ""),
         ("---\na: 1\n", 3, "", "another document", "remove the '---'"),
+        ("rule:\n  [a, [b]]: c\n", 4, "rule", "a list is given as the name", "begins with '['"),
+        ("rule: {{ low }}\n", 3, "rule", "a mapping is given as the name", "begins with '{'"),
     ],
 )
 def test_one_fault(text, line, field, message, correction):
@@ -183,7 +185,7 @@ def test_all_faults_in_the_order_of_the_file():
     assert [p.line for p in found] == [3, 4, 6, 7]
 
 
-def test_every_tab_is_told():
+def test_every_tab_is_reported():
     assert [p.line for p in problems("rule:\n\tlow: 1\n\thigh: 2\nflag: [\n")] == [4]
     assert [p.line for p in problems("rule: [\n  1\n\t]\n\n\tx: 1\n  ] ]")] == [5, 7]
 

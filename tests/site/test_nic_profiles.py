@@ -41,6 +41,8 @@ ERRORS = [
      ("0",)),
     ("fast: {mtu: 1400}", "fast.description", "fast:", ("say in a line",)),
     ("fast: {description: x}", "fast", "fast:", ("sets nothing",)),
+    ("fast: {description: x, coalescing: {rx_usecs: 1000001}}", "fast.coalescing.rx_usecs",
+     "fast:", ("less than or equal to 1000000",)),
     ("fast: {description: x, coalescing: {rx_usecs: null}}", "fast", "fast:", ("sets nothing",)),
     ("fast: {description: x, feature: fast, mtu: 1400}", "fast.feature", "fast:", ("nic_",)),
     ("fast: {description: x, feature: nic_a-b, mtu: 1400}", "fast.feature", "fast:", ("nic_a-b",)),

@@ -145,6 +145,8 @@ def _parse(text: str, lines: Lines) -> tuple[Any, list[Problem]]:
         root = yaml.compose(text)
         if root is None:
             return None, [Problem(lines.file, 1, "", "the file is empty")]
+        if no_names := list(_keys_without_a_name(root, lines.file)):
+            return None, no_names
         # Construction moves merged keys ("<<") into the nodes, but ``root`` must keep its lines.
         copy = _yaml().compose(text) if "<<" in text else root
         data = yaml.constructor.construct_document(copy)
@@ -224,6 +226,17 @@ def _hint(message: str) -> str:
         "expected <block end>": "align it with its neighbours",
     }
     return next((hint for words, hint in hints.items() if words in message), "")
+
+
+def _keys_without_a_name(root: Node, file: Path | str) -> Iterator[Problem]:
+    """Lists and mappings as keys, which Python cannot construct."""
+    for at, inner in _walk(root, "", set()):
+        for key, _value in inner.value:
+            if not isinstance(key, ScalarNode):
+                kind, sign = ("list", "[") if isinstance(key, SequenceNode) else ("mapping", "{")
+                text = f"a {kind} is given as the name of a field"
+                hint = f"write 'field: value', and quote text that begins with '{sign}'"
+                yield Problem(file, key.start_mark.line + 1, at, text, hint)
 
 
 def _duplicates(node: Node, file: Path | str, path: str = "") -> Iterator[Problem]:

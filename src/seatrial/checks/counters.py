@@ -24,6 +24,7 @@ from typing import Any
 from seatrial.benchmarks.parsing import ParseError
 from seatrial.nic.profile import DataPath
 from seatrial.results.record import Counters, PathProof, RdmaCounters
+from seatrial.results.wording import volume
 
 #: the largest payload of an RDMA packet in bytes (InfiniBand Architecture Specification, MTU)
 RDMA_MTU = 4096
@@ -173,7 +174,7 @@ def _verbs_reason(
     """Why the RDMA ports on the network did not carry the volume; empty if they did."""
     on = [c for c in mine if c.network == network]
     ports = [c.rdma for c in on if c.rdma]
-    moved = f"the {_human(required_bytes)} that {program} moved"
+    moved = f"the {volume(required_bytes)} that {program} moved"
     if not ports:
         return f"it has no RDMA port on the network {network}, which must carry {moved}"
     carried = sum(rdma_volume(c) for c in on)
@@ -181,9 +182,9 @@ def _verbs_reason(
         return ""
     missing = need - carried
     names = " and ".join(port.port for port in ports)
-    text = f"{names} carried {_human(carried)} of {moved} ({ports[0].source})"
+    text = f"{names} carried {volume(carried)} of {moved} ({ports[0].source})"
     interfaces = " and ".join(c.interface for c in on)
-    text = f"{text}; {interfaces} carried {_human(kernel_volume(on))} through the kernel"
+    text = f"{text}; {interfaces} carried {volume(kernel_volume(on))} through the kernel"
     if kernel_volume(on) >= missing:
         return f"{text}: TCP, not verbs"
     others = [c for c in mine if c.network != network and c.interface != "lo"]
@@ -193,13 +194,13 @@ def _verbs_reason(
     if most.rdma and rdma_volume(most) >= missing:
         return (
             f"{text}; {most.rdma.port} ({most.network}) carried "
-            f"{_human(rdma_volume(most))}: the {most.network} network was used"
+            f"{volume(rdma_volume(most))}: the {most.network} network was used"
         )
     most = max(others, key=lambda c: kernel_volume([c]))
     if kernel_volume([most]) >= missing:
         return (
             f"{text}; {most.interface} ({most.network}) carried "
-            f"{_human(kernel_volume([most]))}: TCP over the {_label(most.network)} network"
+            f"{volume(kernel_volume([most]))}: TCP over the {_label(most.network)} network"
         )
     return text
 
@@ -244,10 +245,10 @@ def _where(
 ) -> str:
     """The end of the reason: the volume on the network, and where the rest went."""
     on = [c for c in mine if c.network == network]
-    moved = f"the {_human(required_bytes)} that {program} moved"
+    moved = f"the {volume(required_bytes)} that {program} moved"
     if on:
         names = " and ".join(c.interface for c in on)
-        text = f"{names} carried {_human(kernel_volume(on))} of {moved}"
+        text = f"{names} carried {volume(kernel_volume(on))} of {moved}"
     else:
         text = f"it has no interface on the network {network}, which must carry {moved}"
     others = [c for c in mine if c.network != network and c.interface != "lo"]
@@ -255,14 +256,14 @@ def _where(
     lo = [c for c in mine if c.interface == "lo"]
     missing = need - kernel_volume(on)
     if other is not None and kernel_volume([other]) >= missing:
-        carried = _human(kernel_volume([other]))
+        carried = volume(kernel_volume([other]))
         return (
             f"{text}; {other.interface} ({other.network}) carried {carried}: the "
             f"{_label(other.network)} network was used"
         )
     if lo and kernel_volume(lo) >= missing:
         return (
-            f"{text}; lo carried {_human(kernel_volume(lo))}: it did not leave the node: loopback"
+            f"{text}; lo carried {volume(kernel_volume(lo))}: it did not leave the node: loopback"
         )
     if on and kernel_volume(on) >= need / 2:
         return f"{text}; no other interface carried the rest"
@@ -433,12 +434,3 @@ def _text(data: dict[str, Any], key: str, where: str) -> str:
 def _count(value: Any, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ParseError(f"{where}: expected a whole number, found {value!r}")
-
-
-def _human(count: float) -> str:
-    """Bytes in powers of ten: 559 MB, 13 KB."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

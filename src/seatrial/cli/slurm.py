@@ -284,7 +284,7 @@ def _scontrol(words: list[str], lab: str | None) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabError(f"scontrol cannot be asked: {error}") from None
     if answer.returncode:
-        raise LabError(f"{' '.join(command)}: {answer.stderr.strip()}")
+        raise LabError(f"{' '.join(command)}: {running.complaint(answer.stderr)}")
     return answer.stdout
 
 

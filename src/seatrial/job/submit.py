@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 
 from seatrial.base.errors import LabError
+from seatrial.slurm.running import complaint
 
 TIMEOUT_S = 60
 #: runs a command with a text on its standard input
@@ -32,7 +33,7 @@ def run_here(argv: list[str], stdin: str) -> subprocess.CompletedProcess[str]:
 def submit(text: str, options: list[str], run: Run = run_here) -> str:
     """Submit a script, and return sbatch's answer. Raises LabError with sbatch's reason."""
     done = run(["sbatch", *options], text)
-    answer = (done.stdout + done.stderr).strip()
     if done.returncode:
-        raise LabError(f"sbatch refused the job (exit code {done.returncode}): {answer}")
-    return answer
+        reason = complaint(done.stdout + done.stderr)
+        raise LabError(f"sbatch refused the job (exit code {done.returncode}): {reason}")
+    return (done.stdout + done.stderr).strip()

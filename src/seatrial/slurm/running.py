@@ -1,4 +1,4 @@
-"""Signs that a Slurm runs on this machine, for where it cannot be asked.
+"""Whether a Slurm runs on this machine, for where it does not answer.
 
 ``scontrol`` may be missing in the PATH of sudo, and a configless node has no slurm.conf.
 """
@@ -14,6 +14,22 @@ _MOST_SYSTEM_UID = 999  # SYS_UID_MAX of login.defs; slurmctld seldom runs as ro
 #: where configless daemons keep the configuration (https://slurm.schedmd.com/configless_slurm.html);
 #: the folders of the spool are SlurmdSpoolDir's default and those of the distributions
 _CACHES = ("run/slurm/conf", "var/spool/slurm*/conf-cache", "var/spool/slurm*/*/conf-cache")
+
+#: the end of what each command of Slurm writes on a machine that has no configuration
+_NO_CONFIGURATION = "Could not establish a configuration source"
+
+
+def complaint(errors: str) -> str:
+    """What a command of Slurm wrote to standard error, in one line.
+
+    Where it finds no configuration, it writes four lines about DNS. The cause is written instead.
+    """
+    if _NO_CONFIGURATION in errors:
+        return (
+            "this machine has no slurm.conf, and no DNS record names a slurmctld: use a login node "
+            "of the cluster, or set SLURM_CONF if slurm.conf is elsewhere"
+        )
+    return " ".join(errors.split())
 
 
 def daemons(proc: Path = Path("/proc")) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seatrial.base.errors import LabError
+from seatrial.slurm.running import complaint
 
 
 class Machine(Protocol):
@@ -104,10 +105,12 @@ def _answer(machine: Machine, command: list[str], who: str = "Slurm") -> str:
     """The output of a command of Slurm. Raises LabError if it fails."""
     try:
         answer = machine.run(command)
+    except FileNotFoundError:
+        raise LabError(f"{command[0]} is not installed here: use a login node") from None
     except (OSError, subprocess.SubprocessError) as error:
         raise LabError(f"{who} does not answer: {error}") from None
     if answer.returncode:
-        raise LabError(f"{who} does not answer: {' '.join(answer.stderr.split())}")
+        raise LabError(f"{who} does not answer: {complaint(answer.stderr)}")
     return answer.stdout
 
 

@@ -12,6 +12,7 @@ from seatrial.base.errors import LabError, SeatrialError
 from seatrial.base.say import Say
 from seatrial.job.submit import Run
 from seatrial.job.tune.record import Fault
+from seatrial.slurm.running import complaint
 from seatrial.trial.allocation import ALIVE, GONE, PERMANENT, QueueEntry, cancel, polls, query
 from seatrial.trial.machine import Machine
 
@@ -70,7 +71,7 @@ def jobs_called(name: str, machine: Machine) -> list[str]:
     except (OSError, subprocess.SubprocessError) as error:
         raise LabError(f"Slurm does not answer: {error}") from None
     if done.returncode:
-        raise LabError(f"Slurm does not answer: {done.stderr.strip()}")
+        raise LabError(f"Slurm does not answer: {complaint(done.stderr)}")
     return done.stdout.split()
 
 

@@ -98,28 +98,30 @@ class Setting(NamedTuple):
         return of(key) is self
 
 
+#: each driver has a limit of its own, of some milliseconds; more than a second is a slip
+LONGEST_US = 1_000_000
 COALESCING: Fields = {
     "adaptive_rx": Switch(absent_is_off=True),
     "adaptive_tx": Switch(absent_is_off=True),
-    "rx_usecs": Number("us", behind="adaptive_rx"),
+    "rx_usecs": Number("us", most=LONGEST_US, behind="adaptive_rx"),
     "rx_frames": Number("frames", behind="adaptive_rx"),
-    "rx_usecs_irq": Number("us", behind="adaptive_rx"),
+    "rx_usecs_irq": Number("us", most=LONGEST_US, behind="adaptive_rx"),
     "rx_frames_irq": Number("frames", behind="adaptive_rx"),
-    "tx_usecs": Number("us", behind="adaptive_tx"),
+    "tx_usecs": Number("us", most=LONGEST_US, behind="adaptive_tx"),
     "tx_frames": Number("frames", behind="adaptive_tx"),
-    "tx_usecs_irq": Number("us", behind="adaptive_tx"),
+    "tx_usecs_irq": Number("us", most=LONGEST_US, behind="adaptive_tx"),
     "tx_frames_irq": Number("frames", behind="adaptive_tx"),
     "stats_block_usecs": Number("us"),
     "sample_interval": Number("s"),
     "pkt_rate_low": Number("packets/s"),
-    "rx_usecs_low": Number("us"),
+    "rx_usecs_low": Number("us", most=LONGEST_US),
     "rx_frames_low": Number("frames"),
-    "tx_usecs_low": Number("us"),
+    "tx_usecs_low": Number("us", most=LONGEST_US),
     "tx_frames_low": Number("frames"),
     "pkt_rate_high": Number("packets/s"),
-    "rx_usecs_high": Number("us"),
+    "rx_usecs_high": Number("us", most=LONGEST_US),
     "rx_frames_high": Number("frames"),
-    "tx_usecs_high": Number("us"),
+    "tx_usecs_high": Number("us", most=LONGEST_US),
     "tx_frames_high": Number("frames"),
     "cqe_mode_rx": Switch(absent_is_off=True),
     "cqe_mode_tx": Switch(absent_is_off=True),
