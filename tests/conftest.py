@@ -197,6 +197,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
         report.longrepr = f"skipped in CI, where set-up could have made it possible: {reason}"
 
 
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Name a test that fails at once: the summary comes at the end, at night after an hour."""
+    if not report.failed or hasattr(report, "wasxfail"):
+        return None
+    category = "failed" if report.when == "call" else "error"
+    return category, f"\n{category.upper()} {report.nodeid}\n", category.upper()
+
+
 def reason_of(report: pytest.TestReport) -> str:
     """The reason that a skipped test gave."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

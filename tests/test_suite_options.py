@@ -106,6 +106,20 @@ def test_processes_of_the_tests_save_what_python_compiles(tmp_path: Path) -> Non
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_failed_test_is_named_at_once(tmp_path: Path) -> None:
+    text = "def test_a():\n    assert False\n\ndef test_b(missing): ...\n\n"
+    (tmp_path / "test_fails.py").write_text(text + "def test_c(): ...\n")
+    done = subprocess.run(
+        [*PYTEST, "-p", "conftest", "-q", "-n", "1", str(tmp_path)], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT / "tests")},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    begin, _, _ = done.stdout.partition("100%")
+    named = re.findall(r"^(?:FAILED|ERROR) .*::(\w+)$|^(\.)", begin, re.M)
+    assert ["".join(words) for words in named] == ["test_a", "test_b", "."], done.stdout
+    assert "1 failed, 1 passed, 1 error" in done.stdout
+
+
 def test_a_campaign_names_rounds_in_its_own_file() -> None:
     """Otherwise --long does not find its tests."""
     tests = CHECKOUT / "tests"
