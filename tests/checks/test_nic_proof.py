@@ -213,6 +213,19 @@ def test_a_record_damaged_anywhere(job):
         nic_proof.states(nic_proof.read_records(job))
 
 
+def test_settings_that_are_left_out(job):
+    kept = {"state": {}, "differences": [], "left_out": ["feature.rx-fcs", "vfs"]}
+    record(job, "n1", "before", interfaces={"eth1": kept})
+    record(job, "n2", "before", interfaces={"eth1": {**kept, "left_out": 5}})
+    record(job, "n2", "after", interfaces={"eth1": {**kept, "left_out": ["x" * 9999] * 9999}})
+    run = held_against(job)
+    assert run.outcome == "ran"
+    found = {(proof.node, proof.when): proof.left_out for proof in run.nic_proofs}
+    assert found["n1", "before"] == ["eth1 feature.rx-fcs", "eth1 vfs"]
+    assert found["n2", "before"] == []
+    assert len(found["n2", "after"]) == 1000
+
+
 def test_states_of_the_first_and_the_last_verification(job):
     states = nic_proof.states(nic_proof.read_records(job))
     merged = evidence.nic_states([], states)

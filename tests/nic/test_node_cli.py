@@ -459,6 +459,29 @@ def test_diff_leaves_out_what_the_profile_does_without(node: Node, capsys: Any) 
     assert "unsupported" in capsys.readouterr().out
 
 
+def test_verify_accepts_a_feature_that_nobody_can_change(node: Node, capsys: Any) -> None:
+    """Where the profile does without it: applying leaves it out."""
+    node.nic.fixed = lambda _: {"feature.generic-receive-offload": "on"}  # type: ignore[method-assign]
+    profile = node.data["profiles"]["limits"]
+    profile["interfaces"][INTERFACE] = {"feature.generic-receive-offload": "off", "mtu": 6000}
+    profile["if_supported"] = ["feature"]
+    node.write()
+    assert node.job("prolog", "nic_limits") == 0
+    for words in ((), ("--profile=limits",)):
+        assert node.run("verify", *words) == 0
+    assert node.job("epilog", "nic_limits") == 0
+    node.nic.raw["mtu"] = 6000
+    capsys.readouterr()
+    node.run("verify", "--profile=limits")
+    said = capsys.readouterr().out
+    assert "# eth1 has no feature.generic-receive-offload: left out" in said
+    assert "is on, not off" not in said
+    profile["if_supported"] = []
+    node.write()
+    node.run("verify", "--profile=limits")
+    assert "feature.generic-receive-offload is on, not off" in capsys.readouterr().out
+
+
 def test_show_tells_unsupported_from_zero(node: Node, capsys: Any) -> None:
     assert node.run("show", "--all") == 0
     lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}

@@ -74,7 +74,13 @@ def test_proven():
     assert "eth1: mtu 9000" in text
 
 
-def test_one_node_that_differs_is_told():
+def test_a_setting_that_is_left_out_is_named():
+    left = [proof(node).model_copy(update={"left_out": ["eth1 vfs"]}) for node in ("n1", "n2")]
+    text = words(render(results(run(*left))), "profiles")
+    assert "eth1: mtu 9000 left out, as if_supported allows: eth1 vfs on n[1-2]" in text
+
+
+def test_one_node_that_differs_is_named():
     bad = run(proof("n1"), proof("n2", ok=False), outcome="error", phase="profile",
               reason="not under profile jumbo: n2: eth1 mtu is 1500, not 9000")  # fmt: skip
     (view,) = profile_views(results(bad))

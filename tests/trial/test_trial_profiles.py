@@ -54,7 +54,15 @@ ON_ETH1 = {"networks": ["test"], "transports": ["tcp", "mpich-ofi"]}
 PROFILES = {
     "jumbo": {"description": "large frames", **ON_ETH1, "mtu": 9000},
     "gigabit": {"description": "wrong by far", **ON_ETH1, "egress_rate": "50 Mbit/s"},
-    "multi-queue": {"description": "two queues", **ON_ETH1, "channels": {"rx": 2, "tx": 2}},
+    "multi-queue": {
+        "description": "two queues",
+        **ON_ETH1,
+        "channels": {"rx": 2, "tx": 2},
+        # a veth has no interrupts to hold back, and cannot switch rx-fcs on
+        "coalescing": {"rx_usecs": 5},
+        "offloads": {"rx-fcs": "on", "gro": "off"},
+        "if_supported": ["coalescing", "offloads"],
+    },
     "refused": {"description": "veth has none", **ON_ETH1, "coalescing": {"rx_usecs": 5}},
 }
 #: those of the lab's own site
@@ -258,6 +266,19 @@ def test_interrupts_are_reported_beside_the_figures(axis):
             assert one.interrupts_per_s["eth1"] is None  # veth has none that the kernel counts
     metrics = {m.metric for m in of_profile(axis[0], "jumbo")[0].metrics}
     assert {"net_rx_per_s", "softirq_percent", "irq_percent"} <= metrics
+
+
+def test_settings_that_a_profile_does_without_are_noted(axis):
+    assert axis[0].verdict is not None
+    notes = [text for text in axis[0].verdict.findings if "(if_supported)" in text]
+    where = "on n1, n2, n3, n4, which cannot have it (if_supported)"
+    assert sorted(notes) == [
+        f"note: NIC profile multi-queue is without eth1 {setting} {where}"
+        for setting in ("coalesce.rx-usecs", "feature.rx-fcs")
+    ]
+    states = [run.nic["n1"]["eth1"]["before"] for run in of_profile(axis[0], "multi-queue")]
+    assert {state["feature.rx-fcs"] for state in states} == {"off"}
+    assert {state["feature.generic-receive-offload"] for state in states} == {"off"}
 
 
 def test_nodes_are_as_they_were(axis):

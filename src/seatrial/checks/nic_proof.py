@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import seatrial.nic
-from seatrial.results.record import NicProof
+from seatrial.results.record import LOCATION_CHARACTERS, MOST_OF_CASE, NicProof
 
 #: the declared settings, in the job's folder
 DECLARED_FILE = "nic.json"
@@ -82,9 +82,18 @@ def proofs(records: Iterable[dict[str, Any]]) -> list[NicProof]:
                 reason="" if ok else _reason(record),
                 job=str(owner.get("job") or "") if isinstance(owner, dict) else "",
                 seconds=float(seconds) if isinstance(seconds, int | float) else None,
+                left_out=list(_left_out(record))[:MOST_OF_CASE],
             )
         )
     return result
+
+
+def _left_out(record: dict[str, Any]) -> Iterable[str]:
+    """Interface and setting, for what the node lacks and its profile does without."""
+    for name, data in _interfaces(record):
+        keys = data.get("left_out")
+        for key in keys if isinstance(keys, list) else ():
+            yield f"{name} {key}"[:LOCATION_CHARACTERS]
 
 
 def _reason(record: dict[str, Any]) -> str:

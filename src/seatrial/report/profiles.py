@@ -14,6 +14,7 @@ from typing import Any
 
 from seatrial.report.figures import spread_text
 from seatrial.report.text import duration, folded, number, profile_name
+from seatrial.results.findings import left_out
 from seatrial.results.folder import Results
 from seatrial.results.locations import natural
 from seatrial.results.record import Allocation, ProfileUse, Run
@@ -47,6 +48,7 @@ class ProfileView:
     runs: int = 0
     duration: str = ""  # median duration of a verification
     wrong: list[str] = field(default_factory=list)  # reasons, the first few
+    left_out: list[str] = field(default_factory=list)  # "eth1 feature.rx-fcs on n[1-4]"
 
     @property
     def proven(self) -> bool:
@@ -79,6 +81,9 @@ def _view(use: ProfileUse, runs: list[Run]) -> ProfileView:
     reasons = [allocation.reason for allocation in use.allocations if allocation.reason]
     reasons += [run.reason for run in runs if run.phase == "profile"]
     view.wrong = list(dict.fromkeys(reasons))[:3]
+    view.left_out = [
+        f"{setting} on {folded(names)}" for (_, setting), names in left_out(runs).items()
+    ]
     return view
 
 

@@ -71,6 +71,7 @@ def findings(
         lambda: [f"note: {sentence}" for sentence in trial.unmeasured],
         lambda: _unconfirmed(trial, runs, by_verdict["pass"]),
         lambda: _load(runs),
+        lambda: _left_out(runs),
     ]
     sentences: list[str] = []
     for part in parts:
@@ -484,4 +485,23 @@ def _load(runs: Sequence[Run]) -> list[str]:
         f"({some(list(locations))}) slow in "
         "a round and as fast as others alone: load of the rounds, no fault"
         for (case, metric), locations in names.items()
+    ]
+
+
+def left_out(runs: Iterable[Run]) -> dict[tuple[str, str], list[str]]:
+    """(profile, interface and setting) -> the nodes that lack a setting which the profile can do
+    without (``if_supported``)."""
+    nodes: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for run in runs:
+        for proof in run.nic_proofs:
+            for setting in proof.left_out:
+                nodes[run.case.profile, setting].add(proof.node)
+    return {key: sorted(names, key=natural) for key, names in nodes.items()}
+
+
+def _left_out(runs: Iterable[Run]) -> list[str]:
+    return [
+        f"note: NIC profile {profile} is without {setting} on {some(names)}, which cannot have it "
+        "(if_supported)"
+        for (profile, setting), names in left_out(runs).items()
     ]

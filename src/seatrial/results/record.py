@@ -233,6 +233,8 @@ class NicProof(Record):
     reason: str = ""  # node, interface, setting, declared and actual value, in a sentence
     job: str = ""  # the job that holds the profile on the node, from the node's journal
     seconds: float | None = None  # duration; not part of the benchmark's time
+    #: "eth1 feature.rx-fcs": settings that the node lacks, and the profile does without
+    left_out: Annotated[_Many[Location], Field(max_length=MOST_OF_CASE)] = []
 
 
 class Job(Record):

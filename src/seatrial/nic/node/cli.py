@@ -14,12 +14,12 @@ from .actions import text_of
 from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
 from .guard import Guard
-from .nic import DryRun, Nic, of_this_node
+from .nic import DryRun, Nic, lacking, of_this_node
 from .owner import World, cluster
 from .policy import DEFAULT_FILE, Policy
 from .session import BY_HAND, HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
-from .work import Work, ipv6_in, users_in
+from .work import ipv6_in, users_in
 
 USAGE = """usage: seatrial-nic [--policy FILE] VERB [--profile P] [--interface I]... [--json]
                     [--all] [--dry-run] [--boot] [--force]
@@ -289,13 +289,12 @@ def _in_force(policy: Policy) -> Optional[Dict[str, Any]]:
 def show_diff(policy: Policy, arguments: Arguments) -> int:
     profile = _profile(policy, arguments)
     nic = Nic()
-    work = Work(policy, nic, guard=None)
     differences = {}
     skipped = {}
     for interface, settings in sorted(profile["interfaces"].items()):
         state = nic.read(interface)
         plain = {k: v for k, v in settings.items() if k not in ("driver", "bond")}
-        dropped, _ = work.missing(interface, plain, state, profile.get("if_supported", []))
+        dropped, _ = lacking(nic, interface, plain, state, profile.get("if_supported", []))
         for key in dropped:
             plain.pop(key)
         if dropped:
@@ -385,6 +384,7 @@ def verify(policy: Policy, arguments: Arguments) -> int:
     if "json" in arguments.flags:
         print(json.dumps(evidence, indent=1, sort_keys=True))
     else:
+        _say_skipped({n: one.get("left_out", []) for n, one in evidence["interfaces"].items()})
         found = "as the profile has it" if evidence["ok"] else evidence["reason"]
         say("NIC profile %s: %s" % (name, found))
     return 0 if evidence["ok"] else 1

@@ -4,8 +4,7 @@ from typing import Any, Dict, List
 
 from . import owner, values
 from .errors import NicError
-from .nic import Nic, of_this_node
-from .settings import group_of
+from .nic import Nic, lacking, of_this_node
 from .store import Damaged, Store
 
 
@@ -25,14 +24,21 @@ def collect(
     if wanted is None:
         evidence["reason"] = "NIC profile %s is not for node %s" % (profile, hostname)
         return evidence
+    optional = declared.get("if_supported", [])
     for interface in declared.get("tests", {}).get(hostname, sorted(wanted)):
         try:
             state = nic.read(interface)
-            different = _different(wanted.get(interface, {}), state, nic, declared)
+            of_interface = wanted.get(interface, {})
+            # As the Prolog does.
+            left_out, _ = lacking(nic, interface, of_interface, state, optional)
+            kept = {key: value for key, value in of_interface.items() if key not in left_out}
+            different = _different(kept, state, nic)
         except NicError as error:
             reasons.append(str(error))
             continue
         evidence["interfaces"][interface] = {"state": state, "differences": different}
+        if left_out:
+            evidence["interfaces"][interface]["left_out"] = left_out
         for one in different:
             words = (interface, one["setting"], values.shown(one["actual"]), one["wanted"])
             reasons.append("%s %s is %s, not %s" % words)
@@ -50,16 +56,11 @@ def collect(
     return evidence
 
 
-def _different(
-    wanted: Dict[str, Any], state: Dict[str, Any], nic: Any, declared: Dict[str, Any]
-) -> List[Dict[str, Any]]:
-    optional = declared.get("if_supported", [])
+def _different(wanted: Dict[str, Any], state: Dict[str, Any], nic: Any) -> List[Dict[str, Any]]:
     plain = {key: value for key, value in wanted.items() if key not in ("driver", "bond")}
     target = values.spread(plain, state, nic.cpus())
     differences = []
     for difference in values.differences(target, state):
-        if difference.actual is None and group_of(difference.setting) in optional:
-            continue
         differences.append(
             {
                 "setting": difference.setting,

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any, Container, Dict, List, Optional, Tuple
 
-from . import links, mtus, programs, readers
+from . import links, mtus, programs, readers, settings, values
 from .actions import Action, command, text_of
 from .cpus import cpu_set
 from .errors import Refused, SettingRefused
@@ -153,3 +153,31 @@ class DryRun(Nic):
 
     def perform(self, action: Action) -> None:
         self.tell(text_of(action))
+
+
+def lacking(
+    nic: Any,
+    interface: str,
+    wanted: Dict[str, Any],
+    state: Dict[str, Any],
+    optional: Container[str],
+) -> Tuple[List[str], List[str]]:
+    """The settings of ``wanted`` that an interface does not have, or whose value nobody can change:
+    those that a profile does without (``optional``: the groups of its ``if_supported``), and the
+    others."""
+    complete = values.with_queues(state, wanted)
+    target = values.spread(wanted, complete, nic.cpus())
+    absent = values.unsupported(target, complete)
+    fixed = nic.fixed(interface) if any(key.startswith("feature.") for key in target) else {}
+    for key in sorted(target):
+        if key in fixed and not values.same(key, target[key], fixed[key], False):
+            absent.append(key)
+    # What stands for all queues is missing where one of them lacks it.
+    keys = [key for key in wanted if key in absent or _stands_for_one(key, absent)]
+    dropped = [key for key in keys if settings.group_of(key) in optional]
+    return dropped, [key for key in keys if key not in dropped]
+
+
+def _stands_for_one(key: str, absent: List[str]) -> bool:
+    setting = settings.of(key)
+    return bool(setting.spread) and any(setting.has(one) for one in absent)

@@ -5,11 +5,12 @@ A *journal* is a dictionary with the state before and the settings that are want
 """
 
 from collections import Counter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
 from . import changes, links, mtus, settings, values
 from .actions import Action
 from .errors import NicError, Refused, SettingRefused
+from .nic import lacking
 
 # A driver may clamp one setting because of another: a second round corrects it.
 ROUNDS = 4
@@ -51,9 +52,9 @@ class Work:
         for interface in sorted(losing.union(wanted)):
             before = self.nic.read(interface)
             settings_wanted = dict(wanted.get(interface, {}))
-            dropped, lacking = self.missing(interface, settings_wanted, before, optional)
-            if lacking:
-                raise Refused("%s has no setting %s" % (interface, ", ".join(lacking)))
+            dropped, missing = lacking(self.nic, interface, settings_wanted, before, optional)
+            if missing:
+                raise Refused("%s has no setting %s" % (interface, ", ".join(missing)))
             for key in dropped:
                 settings_wanted.pop(key)
             for key in settings_wanted:
@@ -102,23 +103,6 @@ class Work:
         if above:
             raise Refused("%s carries %s, which a bond or a reload of its driver would remove"
                           % (interface, ", ".join(above)))  # fmt: skip
-
-    def missing(
-        self, interface: str, wanted: Dict[str, Any], before: Dict[str, Any], optional: List[str]
-    ) -> Tuple[List[str], List[str]]:
-        """The settings that the interface lacks: those that a profile with ``optional`` (its
-        ``if_supported``) does without, and the others."""
-        coming = values.with_queues(before, wanted)
-        target = values.spread(wanted, coming, self.nic.cpus())
-        missing = values.unsupported(target, coming)
-        fixed = self.nic.fixed(interface) if any(k.startswith("feature.") for k in target) else {}
-        for key in sorted(target):
-            if key in fixed and not values.same(key, target[key], fixed[key], False):
-                missing.append(key)
-        # What stands for all queues is missing where one of them lacks it.
-        lacking = [key for key in wanted if key in missing or _stands_for_missing(key, missing)]
-        dropped = [key for key in lacking if settings.group_of(key) in optional]
-        return dropped, [key for key in lacking if key not in dropped]
 
     def apply(self, journal: Journal, save: Callable[[], None]) -> None:
         """Apply the settings. ``save`` writes the journal again when hidden values are added to it.
@@ -527,8 +511,3 @@ def _drivers(parts: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
         if driver:
             drivers[driver["module"]] = driver
     return drivers
-
-
-def _stands_for_missing(key: str, missing: List[str]) -> bool:
-    setting = settings.of(key)
-    return bool(setting.spread) and any(setting.has(one) for one in missing)
