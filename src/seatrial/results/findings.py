@@ -500,8 +500,11 @@ def left_out(runs: Iterable[Run]) -> dict[tuple[str, str], list[str]]:
 
 
 def _left_out(runs: Iterable[Run]) -> list[str]:
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (profile, setting), names in left_out(runs).items():
+        together[profile, tuple(names)].append(setting)
     return [
-        f"note: NIC profile {profile} is without {setting} on {some(names)}, which cannot have it "
-        "(if_supported)"
-        for (profile, setting), names in left_out(runs).items()
+        f"note: NIC profile {profile} leaves out what {some(names)} cannot have (if_supported): "
+        f"{some(settings)}"
+        for (profile, names), settings in together.items()
     ]
