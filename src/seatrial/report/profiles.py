@@ -82,7 +82,8 @@ def _view(use: ProfileUse, runs: list[Run]) -> ProfileView:
     reasons += [run.reason for run in runs if run.phase == "profile"]
     view.wrong = list(dict.fromkeys(reasons))[:3]
     view.left_out = [
-        f"{setting} on {folded(names)}" for (_, setting), names in left_out(runs).items()
+        f"{', '.join(settings)} on {folded(names)}"
+        for (_, names), settings in left_out(runs).items()
     ]
     return view
 

@@ -488,23 +488,23 @@ def _load(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def left_out(runs: Iterable[Run]) -> dict[tuple[str, str], list[str]]:
-    """(profile, interface and setting) -> the nodes that lack a setting which the profile can do
-    without (``if_supported``)."""
+def left_out(runs: Iterable[Run]) -> dict[tuple[str, tuple[str, ...]], list[str]]:
+    """(profile, nodes) -> the settings that these nodes lack and the profile does without
+    (``if_supported``), each with its interface."""
     nodes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for run in runs:
         for proof in run.nic_proofs:
             for setting in proof.left_out:
                 nodes[run.case.profile, setting].add(proof.node)
-    return {key: sorted(names, key=natural) for key, names in nodes.items()}
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (profile, setting), names in nodes.items():
+        together[profile, tuple(sorted(names, key=natural))].append(setting)
+    return together
 
 
 def _left_out(runs: Iterable[Run]) -> list[str]:
-    together: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
-    for (profile, setting), names in left_out(runs).items():
-        together[profile, tuple(names)].append(setting)
     return [
         f"note: NIC profile {profile} leaves out what {some(names)} cannot have (if_supported): "
         f"{some(settings)}"
-        for (profile, names), settings in together.items()
+        for (profile, names), settings in left_out(runs).items()
     ]
