@@ -73,11 +73,24 @@ class Fleet:
         folder = self.file.parent
         real, slow = folder / "ethtool", folder / "ethtool-slow"
         if not slow.exists():
+            self.take(DRIVER_S)
             shutil.copy("/usr/sbin/ethtool", real)
-            slow.write_text(f'#!/bin/sh\n/bin/sleep {DRIVER_S}\nexec {real} "$@"\n')
+            slow.write_text(
+                f'#!/bin/sh\nread s < {self.driver_s}\n/bin/sleep $s\nexec {real} "$@"\n'
+            )
             slow.chmod(0o755)
         mount = ("mount", "--bind", str(slow), "/usr/sbin/ethtool")
         self.each(lambda node: self.root(node, *mount))
+
+    @property
+    def driver_s(self) -> Path:
+        return self.file.parent / "driver-s"
+
+    def take(self, seconds: float) -> None:
+        """How long each call of the driver takes from now on, on all nodes."""
+        new = self.driver_s.with_suffix(".new")
+        new.write_text(f"{seconds}\n")
+        new.replace(self.driver_s)
 
     # -- many at once
 
