@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seatrial.benchmarks import hpl, limits, npb, tcp_stream, tcp_streams
 from seatrial.benchmarks.benchmark import Job
-from seatrial.benchmarks.limits import Known, Rate, mark, not_limited
+from seatrial.benchmarks.limits import Known, Rate, bursts, mark, not_limited
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -172,6 +172,22 @@ def test_a_shaped_stream_never_breaks_its_limit(
     parsed = Parsed(metrics=[replace(metric, seconds=seconds)])
     known = Known("eth1", {}, {"eth1": Rate(rate, "x", bucket)})
     assert reasons("tcp_stream", parsed, known) == []
+
+
+def test_a_bandwidth_that_the_bucket_of_a_shaper_makes() -> None:
+    """It is possible, and above what the profile carries: the verdict has a note."""
+    burst = pingpong(BUCKET / 2, 313.7)
+    limits = registry()["netpipe"].limits
+    assert reasons("netpipe", burst, SHAPED) == []
+    (sentence,) = bursts(burst.metrics, limits, SHAPED)
+    assert sentence == (
+        "bandwidth_MB_s is 313.7 MB/s, above the egress rate of profile gigabit (125 MB/s): "
+        f"messages that fit into the bucket of the shaper ({BUCKET} B) leave at once"
+    )
+    assert bursts(pingpong(1e6, 120.0).metrics, limits, SHAPED) == []
+    assert bursts(burst.metrics, limits, LINE) == []
+    both = [higher("sendrecv_bandwidth_MB_s", 240.0, "MB/s")]
+    assert bursts(both, registry()["imb"].limits, SHAPED) == []
 
 
 def test_a_stream_above_the_egress_rate() -> None:

@@ -400,4 +400,6 @@ def test_a_failed_step_names_the_nodes_that_it_selects(job):
     (job / "steps.tsv").write_text("net\t100.5\t160.6\t124\t60\n")
     step = SimpleNamespace(**{**vars(STEP), "node_numbers": [0, 2]})
     result = evidence.collect(FakeCheck(), step, job)
-    assert result.reason == "step net (n7, n9) was ended after its limit of 60 s"
+    assert result.reason.startswith(
+        "step net (n7, n9) was ended after its limit of 60 s (time_limit_s"
+    )

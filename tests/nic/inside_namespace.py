@@ -81,7 +81,7 @@ def changeable(interface: str) -> list[str]:
     # Not those that were asked for in vain already.
     found = [key for key in state if key not in fixed and " " not in state[key]]
     # Those that ethtool only sums up, and one that the kernel may take back.
-    return sorted(set(found) - values.DERIVED_FEATURES - {"feature.hw-tc-offload"})
+    return sorted(set(found) - set(values.DERIVED_FEATURES) - {"feature.hw-tc-offload"})
 
 
 def settings_of(chance: random.Random, interface: str) -> dict[str, Any]:

@@ -305,7 +305,9 @@ def test_a_node_whose_reason_is_not_known_is_drained_by_the_next_check(node: Nod
     assert not node.calls.exists()
     node.shown.write_text("NodeName=n1 State=IDLE Reason=disk fails [root@2026-01-01T00:00:00]\n")
     assert node.run("health") == 0
-    assert "reason=disk fails; seatrial: job 7: NIC profile jumbo: mtu" in node.calls.read_text()
+    assert (
+        "reason=disk fails; seatrial: job 7: NIC profile jumbo: eth1 mtu" in node.calls.read_text()
+    )
 
 
 def test_health_drains_with_the_reason(node: Node) -> None:
@@ -316,7 +318,9 @@ def test_health_drains_with_the_reason(node: Node) -> None:
     assert node.run("health") == 0
     words = node.calls.read_text().splitlines()
     assert words[:3] == ["update", "nodename=n1", "state=drain"]
-    assert words[3].startswith("reason=seatrial: job 7: NIC profile jumbo: mtu: Invalid argument")
+    assert words[3].startswith(
+        "reason=seatrial: job 7: NIC profile jumbo: eth1 mtu: Invalid argument"
+    )
     # Told once: an operator who resumes the node is not contradicted.
     node.calls.unlink()
     assert node.run("health") == 0
@@ -405,6 +409,59 @@ def test_by_hand_and_back(node: Node, capsys: Any) -> None:
     assert node.nic.raw["mtu"] == 9000
     assert node.run("restore") == 0
     assert node.nic.exact() == before
+
+
+def test_a_refused_apply_leaves_the_profile_that_is_in_force(node: Node, capsys: Any) -> None:
+    assert node.run("apply", "--profile", "jumbo") == 0
+    for words in (
+        ("jumbo",), ("limits",), ("limits", "--interface", "eth0"),
+    ):  # fmt: skip
+        assert node.run("apply", "--profile", *words) == 2
+        assert (
+            "is in force for root (by hand): first seatrial-nic restore" in capsys.readouterr().err
+        )
+        assert node.nic.raw["mtu"] == 9000
+    assert node.run("verify") == 0
+    assert node.run("restore") == 0
+    assert node.run("apply", "--profile", "limits") == 0
+
+
+def test_by_hand_needs_a_profile_that_sets_something(node: Node, capsys: Any) -> None:
+    assert node.run("apply", "--profile", "default") == 3
+    assert "restore undoes a profile" in capsys.readouterr().err
+    node.data["nodes"]["n1"] = [INTERFACE, "eth2"]
+    node.write()
+    for verb in ("apply", "diff"):
+        assert node.run(verb, "--profile", "jumbo", "--interface", "eth2") == 3
+        assert "NIC profile jumbo sets nothing on eth2" in capsys.readouterr().err
+    assert node.store.journal() is None
+
+
+def test_a_profile_that_is_in_force_in_part_is_not_verified(node: Node, capsys: Any) -> None:
+    profile = node.data["profiles"]["jumbo"]
+    node.data["nodes"]["n1"] = [INTERFACE, "eth2"]
+    profile["interfaces"]["eth2"] = {"mtu": 9000}
+    node.write()
+    read = node.nic.read
+    node.nic.read = lambda name: read(INTERFACE) if name == INTERFACE else {"mtu": 1500}  # type: ignore[method-assign]
+    assert node.run("apply", "--profile", "jumbo", "--interface", INTERFACE) == 0
+    capsys.readouterr()
+    assert node.run("verify") == 1
+    assert "eth2 mtu is 1500, not 9000" in capsys.readouterr().out
+    assert node.run("verify", "--interface", INTERFACE) == 0
+
+
+def test_a_setting_that_the_node_lacks_is_refused_by_the_dry_run_too(
+    node: Node, capsys: Any
+) -> None:
+    """The kernel has no busy_poll."""
+    node.patch.setattr(cli, "DryRun", lambda _: node.nic)
+    node.data["profiles"]["jumbo"]["node"] = {"sysctl.net.core.busy_poll": "50"}
+    node.write()
+    for words in (("--dry-run",), ()):
+        assert node.run("apply", "--profile", "jumbo", *words) == 2
+        assert "this node has no setting sysctl.net.core.busy_poll" in capsys.readouterr().err
+        assert node.nic.raw["mtu"] == 1500
 
 
 def test_by_hand_names_the_command_that_restores(node: Node, capsys: Any) -> None:

@@ -14,7 +14,8 @@ from fake_node import FakeNic, FakeWorld, Fuse, Killed, MortalStore, OpenGuard, 
 from test_session_machine import SETTINGS, policy
 
 from seatrial.nic.node.errors import Late, NicError, Refused, Unrestored
-from seatrial.nic.node.session import BY_HAND, GRACE_S, Job, Session
+from seatrial.nic.node.owner import BY_HAND, GRACE_S
+from seatrial.nic.node.session import Job, Session
 from seatrial.nic.node.store import JOURNAL, SECOND, TOMBSTONES_KEPT_S, Busy, Tombstone
 
 JOB = Job("7", "0", "1000")

@@ -31,6 +31,33 @@ def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
     assert cpu_set(",".join(map(str, cpus))) == cpus
 
 
+@pytest.mark.parametrize(
+    ("summary", "part"),
+    [
+        ("tcp-segmentation-offload", "tx-tcp6-segmentation"),
+        ("tcp-segmentation-offload", "tx-tcp-ecn-segmentation"),
+        ("tx-checksumming", "tx-checksum-ip-generic"),
+        ("scatter-gather", "tx-scatter-gather"),
+    ],
+)
+def test_a_feature_is_not_on_where_the_kernel_does_not_grant_a_part(
+    summary: str, part: str
+) -> None:
+    """With transmit checksums off, TCP segmentation is off, too; ethtool's summary says on as long
+    as one part of it is on, such as tx-tcp-accecn-segmentation."""
+    state = {f"feature.{summary}": "on", f"feature.{part}": "off [requested on]",
+             "feature.tx-tcp-accecn-segmentation": "on"}  # fmt: skip
+    (found,) = values.differences({f"feature.{summary}": "on"}, state)
+    assert found == (f"feature.{part}", "on", "off [requested on]")
+    # What the card cannot do, or what the profile itself turns off, is no difference.
+    assert (
+        values.differences({f"feature.{summary}": "on"}, {**state, f"feature.{part}": "off"}) == []
+    )
+    wanted = {f"feature.{summary}": "on", f"feature.{part}": "off"}
+    assert values.differences(wanted, state) == []
+    assert values.differences({f"feature.{summary}": "off"}, state)[0].actual == "on"
+
+
 @given(st.sets(st.integers(0, 300)))
 def test_masks_of_cpus(cpus: set[int]) -> None:
     mask = cpu_mask(cpus)

@@ -217,6 +217,9 @@ def test_a_note_names_a_profile_that_sets_nothing_on_a_transports_network():
     (sentence,) = statements(site_with(text))
     assert "sets nothing on network rail" in sentence
     assert "rail-tcp" in sentence
+    of_one = "p: {description: x, mtu: 1400, per_network: {rail: {mtu: null}}}"
+    (sentence,) = statements(site_with(of_one))
+    assert sentence.startswith("profile p: sets nothing on network rail, on which it is tested (")
     limited = "p: {description: x, mtu: 1400, networks: [test], transports: [openmpi-tcp]}"
     assert statements(site_with(limited)) == []
 

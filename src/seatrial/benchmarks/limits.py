@@ -8,7 +8,7 @@ requirements of a site.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -254,6 +254,21 @@ def _reasons(
             reason = limit.beyond(metric, parsed, known)
             if reason:
                 yield reason
+
+
+def bursts(metrics: Iterable[Metric], limits: Sequence[Limit], known: Known) -> list[str]:
+    """A sentence for each bandwidth above the egress rate of the NIC profile: of messages that the
+    bucket of the shaper lets through at once. No longer transfer is as fast."""
+    shaper = known.shapers.get(known.interface)
+    return [
+        f"{metric.metric} is {metric.value:.4g} {metric.unit}, above {shaper.source} "
+        f"({shaper.value:.4g} {metric.unit}): messages that fit into the bucket of the shaper "
+        f"({shaper.bucket} B) leave at once"
+        for metric in metrics
+        for limit in limits
+        if shaper and isinstance(limit, Bandwidth) and fnmatchcase(metric.metric, limit.metric)
+        if not metric.impossible and metric.value > limit.directions * shaper.value
+    ]
 
 
 def not_limited(limits: Sequence[Limit], known: Known) -> list[str]:

@@ -19,12 +19,12 @@ from typing import Any
 
 from seatrial.base.files import write_whole
 from seatrial.benchmarks.benchmark import node_files
-from seatrial.benchmarks.limits import mark, not_limited
+from seatrial.benchmarks.limits import bursts, mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
 from seatrial.checks import counters, moderation, nic_proof, physics, rails, wire
 from seatrial.results.locations import ARROW
-from seatrial.results.record import Case, Counters, Metric, PathProof, Run
+from seatrial.results.record import BURSTS, Case, Counters, Metric, PathProof, Run
 from seatrial.results.wording import plural, some
 from seatrial.stack.model import Package
 
@@ -129,7 +129,9 @@ def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEv
     evidence.nodes = node_files(folder, step.name)
     whole = code == 0 or step.may_lose_nodes  # else the parser requires the end of the record
     if not whole and code in TIMED_OUT and evidence.seconds >= limit:
-        return evidence.fail("run", f"{title} was ended after its limit of {limit:.0f} s")
+        of_site = "time_limit_s of its benchmark in site.yaml"
+        text = f"{title} was ended after its limit of {limit:.0f} s ({of_site})"
+        return evidence.fail("run", text)
     if not whole:
         how = ending(code, evidence.nodes)
         if check.planned_transport.data_path == "verbs":
@@ -149,6 +151,8 @@ def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEv
     metrics = mark(evidence.parsed, limits, known)
     peak = physics.peak_facts(limits, known, evidence.nodes, shared=check.nodes_share_kernel)
     facts = {**evidence.parsed.facts, **peak}
+    if burst := bursts(metrics, limits, known):
+        facts[BURSTS] = burst
     evidence.parsed = replace(evidence.parsed, metrics=metrics, facts=facts)
     evidence.not_limited = not_limited(limits, known)
     reasons = dict.fromkeys(metric.impossible for metric in metrics if metric.impossible)

@@ -14,9 +14,9 @@ from typing import Any
 
 from seatrial.report.figures import spread_text
 from seatrial.report.text import duration, folded, number, profile_name
-from seatrial.results.findings import left_out
 from seatrial.results.folder import Results
 from seatrial.results.locations import natural
+from seatrial.results.profile_notes import left_out
 from seatrial.results.record import Allocation, ProfileUse, Run
 from seatrial.results.wording import plural
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import date
 
 from seatrial.base.errors import unexpected
-from seatrial.results import wire
+from seatrial.results import profile_notes, wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, slow_alone, valid_runs
 from seatrial.results.judge import out_of_bounds
@@ -71,7 +71,7 @@ def findings(
         lambda: [f"note: {sentence}" for sentence in trial.unmeasured],
         lambda: _unconfirmed(trial, runs, by_verdict["pass"]),
         lambda: _load(runs),
-        lambda: _left_out(runs),
+        lambda: profile_notes.notes(trial, runs),
     ]
     sentences: list[str] = []
     for part in parts:
@@ -485,26 +485,4 @@ def _load(runs: Sequence[Run]) -> list[str]:
         f"({some(list(locations))}) slow in "
         "a round and as fast as others alone: load of the rounds, no fault"
         for (case, metric), locations in names.items()
-    ]
-
-
-def left_out(runs: Iterable[Run]) -> dict[tuple[str, tuple[str, ...]], list[str]]:
-    """(profile, nodes) -> the settings that these nodes lack and the profile does without
-    (``if_supported``), each with its interface."""
-    nodes: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for run in runs:
-        for proof in run.nic_proofs:
-            for setting in proof.left_out:
-                nodes[run.case.profile, setting].add(proof.node)
-    together: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
-    for (profile, setting), names in nodes.items():
-        together[profile, tuple(sorted(names, key=natural))].append(setting)
-    return together
-
-
-def _left_out(runs: Iterable[Run]) -> list[str]:
-    return [
-        f"note: NIC profile {profile} leaves out what {some(names)} cannot have (if_supported): "
-        f"{some(settings)}"
-        for (profile, names), settings in left_out(runs).items()
     ]

@@ -50,6 +50,8 @@ ENDED = "the guest of lab "  # begins a note of a trial whose virtual lab did no
 IN_VIRTUAL_TIME = "figures are in virtual time"  # begins a note of a trial in a virtual lab
 #: begins a note of a trial in a virtual lab whose site wants ``processors: own``
 NO_OWN_PROCESSORS = "all nodes share one processor, although the site wants one for each"
+#: fact of a run: sentences on bandwidths that a shaper's bucket made higher than its rate
+BURSTS = "above the egress rate"
 _CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 _Item = TypeVar("_Item")
 #: a list of which validation reports the first wrong element: a million errors take minutes

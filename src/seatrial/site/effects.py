@@ -32,6 +32,7 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     networks = networks_set(site, profile)
     said = {mode: None for network in networks for mode in modes(profile.settings(network))}
     yield from (f"profile {profile.name}: {sentence}" for sentence in said)
+    unset: dict[str, list[str]] = {}
     for transport in (*site.transports, PLAIN_SOCKETS):
         if not is_tested(site, profile.name, transport):
             continue
@@ -39,12 +40,8 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
         path = of_site.data_path if of_site else "kernel"
         notes: dict[str, list[str]] = {}
         for network in rails_of(site, transport, profile.name):
-            if network not in networks:
-                if transport in site.transports or len(site.transports) == 0:
-                    yield (
-                        f"profile {profile.name}: sets nothing on network {network}, on which "
-                        f"transport {transport} is tested"
-                    )
+            if not (_sets(profile, network) and network in networks):
+                unset.setdefault(network, []).append(transport)
             elif path != "kernel":
                 notes[network] = list(_bypassed(site, profile, transport, network, path))
         differ = len({tuple(note) for note in notes.values()}) > 1
@@ -52,6 +49,15 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
             yield from (
                 f"{sentence} (network {network})" if differ else sentence for sentence in sentences
             )
+    for network, transports in unset.items():
+        yield (
+            f"profile {profile.name}: sets nothing on network {network}, on which it is tested "
+            f"({', '.join(transports)})"
+        )
+
+
+def _sets(profile: Resolved, network: str) -> bool:
+    return bool(profile.settings(network) or profile.node_settings() or profile.bond())
 
 
 def _bypassed(

@@ -15,9 +15,9 @@ from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
 from .guard import Guard
 from .nic import DryRun, Nic, lacking, of_this_node
-from .owner import World, cluster
+from .owner import BY_HAND, World, cluster, owner_of
 from .policy import DEFAULT_FILE, Policy
-from .session import BY_HAND, HEALTH_S, LOCK_S, Job, Session
+from .session import HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
 from .work import ipv6_in, users_in
 
@@ -253,9 +253,11 @@ def _profile(policy: Policy, arguments: Arguments) -> Dict[str, Any]:
                        % (arguments.verb, ", ".join(sorted(policy.profiles))))  # fmt: skip
     profile = dict(policy.profile(arguments.profile))
     if arguments.interfaces:
-        profile["interfaces"] = {
-            name: profile.get("interfaces", {}).get(name, {}) for name in arguments.interfaces
-        }
+        of_profile = profile.get("interfaces", {})
+        for name in arguments.interfaces:
+            if name in policy.interfaces and not of_profile.get(name):
+                raise BadInput("NIC profile %s sets nothing on %s" % (arguments.profile, name))
+        profile["interfaces"] = {name: of_profile.get(name, {}) for name in arguments.interfaces}
     return profile
 
 
@@ -321,16 +323,26 @@ def show_diff(policy: Policy, arguments: Arguments) -> int:
         print(json.dumps(as_dicts, indent=1, sort_keys=True))
     else:
         _say_skipped(skipped)
-        say(show.difference_table(differences) if different
-            else "%s: nothing differs" % arguments.profile)  # fmt: skip
+        same = "%s: nothing differs" % arguments.profile
+        if arguments.profile == "default":
+            same = "default sets nothing: verify compares with the state at boot"
+        say(show.difference_table(differences) if different else same)
     return 1 if different else 0
 
 
 def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
     profile = _profile(policy, arguments)
+    if arguments.profile == "default":
+        raise BadInput("default is the state at boot: restore undoes a profile")
     if "dry-run" in arguments.flags:
         return _dry_run(policy, arguments, profile)
     session = session_of(policy)
+    journal = _in_force(policy)
+    if journal and journal["job"] == BY_HAND and journal["boot_id"] == session.world.boot_id():
+        raise Refused(
+            "NIC profile %s is in force for %s: first %s"
+            % (journal["profile"], owner_of(journal), arguments.restore_command)
+        )
     running = session.world.any_steps()
     if running:
         raise Refused("job %s runs on this node" % running)
@@ -371,7 +383,8 @@ def verify(policy: Policy, arguments: Arguments) -> int:
     interfaces = profile.get("interfaces", {})
     if journal and journal["profile"] == name:
         # As it was applied, also if the policy was edited since.
-        interfaces = {one: part["wanted"] for one, part in journal["interfaces"].items()}
+        applied = {one: part["wanted"] for one, part in journal["interfaces"].items()}
+        interfaces = dict(interfaces, **applied)
     declared = {
         "profile": name,
         "state_folder": policy.folder,

@@ -40,7 +40,8 @@ def collect(
         if left_out:
             evidence["interfaces"][interface]["left_out"] = left_out
         for one in different:
-            words = (interface, one["setting"], values.shown(one["actual"]), one["wanted"])
+            actual = values.shown(one["actual"], one["setting"])
+            words = (interface, one["setting"], actual, one["wanted"])
             reasons.append("%s %s is %s, not %s" % words)
     node = nic.read_node()
     for difference in values.differences(declared.get("node", {}), node):
@@ -116,8 +117,8 @@ def _drifted(
                 % (
                     interface,
                     difference.setting,
-                    values.shown(difference.actual),
-                    values.shown(difference.wanted),
+                    values.shown(difference.actual, difference.setting),
+                    values.shown(difference.wanted, difference.setting),
                 )
             )
     return reasons
@@ -144,10 +145,11 @@ def _owned(
             "no NIC profile is in force: was it asked for by --constraint, is the Prolog there?"
         ]
     if journal["profile"] != profile:
-        return ["NIC profile %s is in force, for job %s" % (journal["profile"], journal["job"])]
+        return ["NIC profile %s is in force for %s" % (journal["profile"], owner.owner_of(journal))]
     if job is not None and journal["job"] != str(job):
         return [
-            "NIC profile %s is in force for job %s, not for this one" % (profile, journal["job"])
+            "NIC profile %s is in force for %s, not for this job"
+            % (profile, owner.owner_of(journal))
         ]
     if journal["phase"] != "applied":
         return ["NIC profile %s is being applied" % profile]

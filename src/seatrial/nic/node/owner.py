@@ -16,6 +16,8 @@ CLOCK_BOOTTIME = 7
 SLURM_DAEMONS = ("slurmd", "slurmstepd")
 #: between the end of a Prolog and the start of the extern step, with room for a busy node
 GRACE_S = 180.0
+#: the job of a profile that a person applied
+BY_HAND = "by hand"
 
 Process = NamedTuple("Process", [("pid", int), ("started", int)])
 
@@ -99,6 +101,11 @@ def is_of_job(journal: Dict[str, Any], job: str, cluster: str) -> bool:
     """Whether a journal is of a job. One of an earlier release names no cluster: it is of any."""
     clusters = {journal.get("cluster"), cluster} - {None, ""}
     return bool(journal["job"] == job) and len(clusters) < 2
+
+
+def owner_of(journal: Dict[str, Any]) -> str:
+    """``job 7``, or who applied a profile by hand."""
+    return "root (by hand)" if journal["job"] == BY_HAND else "job %s" % journal["job"]
 
 
 def _pids() -> Iterator[str]:

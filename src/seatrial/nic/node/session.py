@@ -14,12 +14,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import changes, programs, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
-from .owner import GRACE_S, is_of_job
+from .owner import BY_HAND, GRACE_S, is_of_job, owner_of
 from .settings import SWITCHES
 from .store import TOMBSTONES_KEPT_S, Busy, Damaged, Store, Tombstone
 from .work import Basis, Journal, Work
 
-BY_HAND = "by hand"
 #: of the lock: longer than any change takes, shorter than PrologEpilogTimeout
 LOCK_S = 40.0
 #: part of a Prolog's time that applying leaves to its rollback
@@ -139,7 +138,7 @@ class Session:
             other = " of cluster %s" % journal["cluster"] if journal["job"] == job.id else ""
             raise Refused(
                 "NIC profile %s is in force for %s%s"
-                % (journal["profile"], _owner_of(journal), other)
+                % (journal["profile"], owner_of(journal), other)
             )
         self.undo(journal, "its owner has ended")
         return True
@@ -196,7 +195,7 @@ class Session:
             raise Refused("NIC profile %s: %s; all settings were restored" % (name, error))
         seconds = self.world.now() - begin
         self.store.note(event="applied", job=job.id, profile=name, seconds=round(seconds, 4))
-        self.tell("profile %s applied for %s in %.3f s" % (name, _owner_of(journal), seconds))
+        self.tell("profile %s applied for %s in %.3f s" % (name, owner_of(journal), seconds))
 
     def _journal_of(self, job: Job, name: str, prepared: Journal) -> Journal:
         return dict(
@@ -286,7 +285,7 @@ class Session:
         if trouble:
             raise Unrestored(
                 "NIC profile %s of %s could not be undone: %s"
-                % (journal["profile"], _owner_of(journal), "; ".join(trouble))
+                % (journal["profile"], owner_of(journal), "; ".join(trouble))
             )
         try:
             self.store.drop_journal()
@@ -296,12 +295,12 @@ class Session:
         self.store.note(event="restored", job=journal["job"], profile=journal["profile"],
                         why=why, seconds=round(seconds, 4))  # fmt: skip
         self.tell("profile %s of %s undone in %.3f s: %s"
-                  % (journal["profile"], _owner_of(journal), seconds, why))  # fmt: skip
+                  % (journal["profile"], owner_of(journal), seconds, why))  # fmt: skip
 
     def _forget(self, journal: Journal, why: str) -> None:
         self.store.drop_journal()
         self.store.note(event="forgotten", job=journal["job"], profile=journal["profile"], why=why)
-        self.tell("profile %s of %s: %s" % (journal["profile"], _owner_of(journal), why))
+        self.tell("profile %s of %s: %s" % (journal["profile"], owner_of(journal), why))
 
     def _restore_boot_state(self) -> bool:
         """After a damaged journal: restore the state at boot. Raises Unrestored.
@@ -364,10 +363,10 @@ class Session:
             if not force and self.owner_lives(journal):
                 return "NIC profile %s is in force for %s" % (
                     journal["profile"],
-                    _owner_of(journal),
+                    owner_of(journal),
                 )
             self.undo(journal, "undone by hand" if force else "its owner has ended")
-            return "NIC profile %s of %s was undone" % (journal["profile"], _owner_of(journal))
+            return "NIC profile %s of %s was undone" % (journal["profile"], owner_of(journal))
 
     def _check_drift(self) -> str:
         """Compare with the state at boot while no job is here; record it if there is none.
@@ -514,7 +513,3 @@ def _drift_message(messages: List[str]) -> str:
         "no profile owns these settings: %s; restore them, or accept them with seatrial-nic accept"
         % "; ".join(messages)
     )
-
-
-def _owner_of(journal: Journal) -> str:
-    return "root (by hand)" if journal["job"] == BY_HAND else "job %s" % journal["job"]

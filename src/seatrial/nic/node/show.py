@@ -36,7 +36,7 @@ def state_table(
         if idle and not everything and key not in ("egress_bit_s", "master"):
             hidden += 1
             continue
-        rows.append([key, *(_cell(key, value) for value in row)])
+        rows.append([key, *(shown(value, key) for value in row)])
     text = columns(rows)
     if hidden:
         text += (
@@ -44,14 +44,6 @@ def state_table(
             % hidden
         )
     return text
-
-
-def _cell(key: str, value: Any) -> str:
-    if key == "egress_bit_s" and value is None:
-        return "no limit"
-    if key == "master" and value is None:
-        return "none"
-    return shown(value)
 
 
 def difference_table(of_interface: Dict[str, List[Difference]]) -> str:
@@ -62,7 +54,7 @@ def difference_table(of_interface: Dict[str, List[Difference]]) -> str:
                 [
                     interface,
                     difference.setting,
-                    _cell(difference.setting, difference.actual),
+                    shown(difference.actual, difference.setting),
                     str(difference.wanted),
                 ]
             )

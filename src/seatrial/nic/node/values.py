@@ -10,10 +10,15 @@ from .settings import switch_of
 State = Dict[str, Any]
 Difference = NamedTuple("Difference", [("setting", str), ("wanted", Any), ("actual", Any)])
 
-#: features that ethtool derives from others, which it prints below them
-DERIVED_FEATURES = frozenset(
-    "feature." + name for name in ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")
-)
+#: features that ethtool derives from others, which it prints below them -> their names. One is on
+#: where a single one of its parts is.
+DERIVED_FEATURES = {
+    "feature.tx-checksumming": re.compile(r"feature\.tx-checksum-"),
+    "feature.scatter-gather": re.compile(r"feature\.tx-scatter-gather"),
+    "feature.tcp-segmentation-offload": re.compile(r"feature\.tx-tcp.*-segmentation"),
+}
+#: of ``ethtool -k``: the kernel leaves a feature off that another one needs
+NOT_GRANTED = "off [requested on]"
 #: keys of a state that follow from others; a ``master`` that is left over must be seen
 FOLLOWING = frozenset(("driver.module", "egress_bit_s", LINK_OF_PAUSE))
 
@@ -43,6 +48,13 @@ def differences(target: State, state: State, exact: bool = False) -> List[Differ
             continue
         if not same(key, wanted, now, exact):
             differing.append(Difference(key, wanted, now))
+        elif key in DERIVED_FEATURES and wanted == "on":
+            parts = [part for part in sorted(state) if DERIVED_FEATURES[key].match(part)]
+            differing += [
+                Difference(part, "on", NOT_GRANTED)
+                for part in parts
+                if state[part] == NOT_GRANTED and part not in target
+            ]
     return differing
 
 
@@ -156,6 +168,10 @@ def unsupported(target: State, state: State) -> List[str]:
     ]
 
 
-def shown(value: Optional[Any]) -> str:
-    """A value as text; None is a setting that the driver lacks."""
-    return "unsupported" if value is None else str(value)
+#: what stands for None where it does not say that the driver lacks the setting
+_UNSET = {"egress_bit_s": "no limit", "master": "none", "bond": "none"}
+
+
+def shown(value: Optional[Any], key: str = "") -> str:
+    """The value of a setting as text; None is a setting that the driver lacks."""
+    return _UNSET.get(key, "unsupported") if value is None else str(value)

@@ -80,11 +80,15 @@ class Work:
         for bond in _bonds(interfaces):
             if self.nic.exists(bond["name"]):
                 raise Refused("bond: there is an interface %s already" % bond["name"])
+        of_node = self.nic.read_node()
+        lacking_here = values.unsupported(profile.get("node", {}), of_node)
+        if lacking_here:
+            raise Refused("this node has no setting %s" % ", ".join(lacking_here))
         journal = {
             "interfaces": interfaces,
             "skipped": skipped,
             "ignored": list(self.nic.ignored),
-            "node": {"before": self.nic.read_node(), "wanted": dict(profile.get("node", {}))},
+            "node": {"before": of_node, "wanted": dict(profile.get("node", {}))},
         }
         self.drivers_and_bonds(journal)  # an error in it must be raised before the first change
         return journal
@@ -132,7 +136,7 @@ class Work:
             actions = changes.to_apply(interface, self._target(wanted, state), state)
             for _ in range(ROUNDS):
                 for action in actions:
-                    self.nic.perform(action)
+                    self._perform_on(interface, action)
                 unchanged = unchanged and not actions
                 state = self.nic.read(interface)
                 target = self._target(wanted, state)
@@ -143,10 +147,17 @@ class Work:
             if left:
                 raise SettingRefused(
                     "%s %s" % (interface, left[0].setting),
-                    "set to %s, is %s" % (left[0].wanted, values.shown(left[0].actual)),
+                    "set to %s, is %s"
+                    % (left[0].wanted, values.shown(left[0].actual, left[0].setting)),
                 )
         for action in changes.of_node(journal["node"]["wanted"], self.nic.read_node()):
             self.nic.perform(action)
+
+    def _perform_on(self, interface: str, action: Action) -> None:
+        try:
+            self.nic.perform(action)
+        except SettingRefused as error:
+            raise SettingRefused("%s %s" % (interface, error.setting), error.why)
 
     def _kept_over_reload(
         self, interface: str, before: Dict[str, Any], wanted: Dict[str, Any]
@@ -481,8 +492,8 @@ def describe(interface: str, differences: List[values.Difference], when: str) ->
         % (
             interface,
             difference.setting,
-            values.shown(difference.actual),
-            values.shown(difference.wanted),
+            values.shown(difference.actual, difference.setting),
+            values.shown(difference.wanted, difference.setting),
             when,
         )
         for difference in differences
