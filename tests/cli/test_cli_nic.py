@@ -147,7 +147,10 @@ def test_diff_ends_with_1_where_a_profile_would_change_something(nic: Nic) -> No
     wanted = [{"setting": "mtu", "actual": 1500, "wanted": 9000}]
     assert json.loads(answer.out) == {"eth1": wanted, "node": []}
     answer = nic("diff", "-p", "default")
-    assert (answer.code, answer.out) == (0, "default: nothing differs\n")
+    assert (answer.code, answer.out) == (
+        0,
+        "default sets nothing: verify compares with the state at boot\n",
+    )
 
 
 # -- what must not be
@@ -281,7 +284,11 @@ def test_only_the_named_interface_is_changed(nic: Nic, clean: None) -> None:
     assert nic("apply", "-p", "bulk", "-I", "tap0").code == 0
     found = settings(nic, "n1")
     assert (found["eth1"]["txqueuelen"], found["tap0"]["txqueuelen"]) == (1000, 10000)
-    assert nic("verify").code == 0
+    answer = nic("verify")
+    text = "NIC profile bulk: as the profile has it, on tap0: it was applied there only\n"
+    assert (answer.code, answer.out) == (0, text)
+    answer = nic("verify", "-p", "bulk")
+    assert (answer.code, "eth1 mtu is 1500, not 9000" in answer.out) == (1, True)
 
 
 def test_what_nobody_owns_is_refused_until_accepted(lab: Lab, nic: Nic, clean: None) -> None:

@@ -446,9 +446,12 @@ def test_a_profile_that_is_in_force_in_part_is_not_verified(node: Node, capsys: 
     node.nic.read = lambda name: read(INTERFACE) if name == INTERFACE else {"mtu": 1500}  # type: ignore[method-assign]
     assert node.run("apply", "--profile", "jumbo", "--interface", INTERFACE) == 0
     capsys.readouterr()
-    assert node.run("verify") == 1
+    assert node.run("verify", "--profile", "jumbo") == 1
     assert "eth2 mtu is 1500, not 9000" in capsys.readouterr().out
-    assert node.run("verify", "--interface", INTERFACE) == 0
+    assert node.run("verify", "--profile", "jumbo", "--interface", INTERFACE) == 0
+    capsys.readouterr()
+    assert node.run("verify") == 0
+    assert "on eth1: it was applied there only" in capsys.readouterr().out
 
 
 def test_a_setting_that_the_node_lacks_is_refused_by_the_dry_run_too(

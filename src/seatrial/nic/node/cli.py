@@ -332,10 +332,10 @@ def show_diff(policy: Policy, arguments: Arguments) -> int:
 
 def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
     profile = _profile(policy, arguments)
-    if arguments.profile == "default":
-        raise BadInput("default is the state at boot: restore undoes a profile")
     if "dry-run" in arguments.flags:
         return _dry_run(policy, arguments, profile)
+    if arguments.profile == "default":
+        raise BadInput("default is the state at boot: restore undoes a profile")
     session = session_of(policy)
     journal = _in_force(policy)
     if journal and journal["job"] == BY_HAND and journal["boot_id"] == session.world.boot_id():
@@ -381,10 +381,15 @@ def verify(policy: Policy, arguments: Arguments) -> int:
     name = arguments.profile or (journal["profile"] if journal else "default")
     profile = policy.profile(name)
     interfaces = profile.get("interfaces", {})
+    where = ""
     if journal and journal["profile"] == name:
         # As it was applied, also if the policy was edited since.
         applied = {one: part["wanted"] for one, part in journal["interfaces"].items()}
-        interfaces = dict(interfaces, **applied)
+        if arguments.profile:
+            applied = dict(interfaces, **applied)
+        elif set(interfaces) - set(applied):
+            where = ", on %s: it was applied there only" % ", ".join(sorted(applied))
+        interfaces = applied
     declared = {
         "profile": name,
         "state_folder": policy.folder,
@@ -398,7 +403,7 @@ def verify(policy: Policy, arguments: Arguments) -> int:
         print(json.dumps(evidence, indent=1, sort_keys=True))
     else:
         _say_skipped({n: one.get("left_out", []) for n, one in evidence["interfaces"].items()})
-        found = "as the profile has it" if evidence["ok"] else evidence["reason"]
+        found = "as the profile has it" + where if evidence["ok"] else evidence["reason"]
         say("NIC profile %s: %s" % (name, found))
     return 0 if evidence["ok"] else 1
 
