@@ -33,6 +33,7 @@ two:
 ERRORS = [
     ("fast: {description: x, mtu: 20000}", "fast.mtu", "fast:", ("20000", "test", "9216")),
     ("fast: {description: x, mtu: 67}", "fast.mtu", "fast:", ("1280",)),
+    ("fast: {description: x, mtu: 9k}", "fast.mtu", "fast:", ("write for example 'mtu: 1280'",)),
     ("fast: {description: x, mtu: 65536}", "fast.mtu", "fast:", ("65535",)),
     ("fast: {description: x, rx_usecs: 0}", "fast.rx_usecs", "fast:", ("unknown field",)),
     ("fast: {description: x, coalescing: {rx_usec: 0}}", "fast.coalescing.rx_usec", "fast:",
@@ -137,6 +138,19 @@ def test_a_problem_of_one_profile_does_not_hide_others(tmp_path):
     )
     fields = {problem.field for problem in problems}
     assert fields == {"nic_profiles.a.base", "nic_profiles.b.base", "nic_profiles.c.mtu"}
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        "a: {description: x, coalescing: {adaptive_rx: on, rx_usecs: 5}}",
+        "a: {description: x, flow_control: {autoneg: on, rx: off}}",
+        "a: {description: x, bonding: {mode: balance-rr, members: [eth1, eth1]}}",
+    ],
+)
+def test_a_mistake_is_one_problem_on_all_networks(tmp_path, profile):
+    problems, _ = problems_of(tmp_path, profile)
+    assert len(problems) == 1, [str(problem) for problem in problems]
 
 
 def test_default_must_exist_without_settings(tmp_path):

@@ -184,6 +184,8 @@ def _description(setting: Setting) -> str:
 
 
 def _examples(takes: Takes) -> list[str] | None:
+    if isinstance(takes, Number) and takes.least:
+        return [str(takes.least)]
     return [takes.example] if isinstance(takes, Form) and takes.example else None
 
 

@@ -209,11 +209,13 @@ def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
 
 
 def conflict_problems(site: Site, profile: Resolved) -> Iterator[FieldProblem]:
-    """The conflicts of one profile, each at the field to correct."""
+    """The conflicts of one profile, each once and at the field to correct."""
+    of_networks: dict[FieldProblem, None] = {}
     for network in networks_set(site, profile):
         settings = profile.settings(network)
-        yield from _mtu(site, profile, network, settings)
-        yield from conflicts(profile, network)
+        of_networks |= dict.fromkeys(_mtu(site, profile, network, settings))
+        of_networks |= dict.fromkeys(conflicts(profile, network))
+    yield from of_networks
     if profile.bond():
         yield from _bond(site, profile)
     yield from _drivers(site, profile)
@@ -236,6 +238,7 @@ def _bond(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
     members = bond["members"]
     if len(set(members)) < len(members):
         yield FieldProblem(at, "a member is listed twice", "list each member once")
+        return
     if bond["name"] in {network.interface for network in site.networks.values()}:
         yield FieldProblem(
             at, f"{bond['name']} is already the interface of a network", "name: bond1"
