@@ -414,7 +414,8 @@ def test_by_hand_and_back(node: Node, capsys: Any) -> None:
 def test_a_refused_apply_leaves_the_profile_that_is_in_force(node: Node, capsys: Any) -> None:
     assert node.run("apply", "--profile", "jumbo") == 0
     for words in (
-        ("jumbo",), ("limits",), ("limits", "--interface", "eth0"),
+        ("jumbo",), ("limits",), ("limits", "--interface", "eth0"), ("limits", "--dry-run"),
+        ("default", "--dry-run"),
     ):  # fmt: skip
         assert node.run("apply", "--profile", *words) == 2
         assert (
@@ -452,6 +453,7 @@ def test_a_profile_that_is_in_force_in_part_is_not_verified(node: Node, capsys: 
     capsys.readouterr()
     assert node.run("verify") == 0
     assert "on eth1: it was applied there only" in capsys.readouterr().out
+    assert node.run("verify", "--interface", "eth2") == 1
 
 
 def test_a_setting_that_the_node_lacks_is_refused_by_the_dry_run_too(
@@ -527,19 +529,43 @@ def test_verify_accepts_a_feature_that_nobody_can_change(node: Node, capsys: Any
     profile["if_supported"] = ["feature"]
     node.write()
     assert node.job("prolog", "nic_limits") == 0
+    left_out = "# eth1 has no feature.generic-receive-offload: left out"
     for words in ((), ("--profile=limits",)):
         assert node.run("verify", *words) == 0
+        assert left_out in capsys.readouterr().out
     assert node.job("epilog", "nic_limits") == 0
+    assert node.run("apply", "--profile", "limits") == 0
+    assert left_out in capsys.readouterr().out
+    assert node.run("restore") == 0
     node.nic.raw["mtu"] = 6000
     capsys.readouterr()
     node.run("verify", "--profile=limits")
     said = capsys.readouterr().out
-    assert "# eth1 has no feature.generic-receive-offload: left out" in said
+    assert left_out in said
     assert "is on, not off" not in said
     profile["if_supported"] = []
     node.write()
     node.run("verify", "--profile=limits")
     assert "feature.generic-receive-offload is on, not off" in capsys.readouterr().out
+
+
+def test_a_sum_of_features_that_the_card_cannot_change_is_left_out(node: Node, capsys: Any) -> None:
+    """ethtool says [fixed] of the parts only."""
+    parts = [key for key in node.nic.state() if "tx-tcp" in key and key.endswith("-segmentation")]
+    assert parts
+    node.nic.fixed = lambda _: dict.fromkeys(parts, "on")  # type: ignore[method-assign]
+    profile = node.data["profiles"]["limits"]
+    profile["interfaces"][INTERFACE] = {"feature.tcp-segmentation-offload": "off", "mtu": 6000}
+    profile["if_supported"] = ["feature"]
+    node.write()
+    assert node.job("prolog", "nic_limits") == 0
+    assert node.run("verify") == 0
+    assert "# eth1 has no feature.tcp-segmentation-offload: left out" in capsys.readouterr().out
+    assert node.job("epilog", "nic_limits") == 0
+    profile["if_supported"] = []
+    node.write()
+    assert node.job("prolog", "nic_limits") == 2
+    assert "has no setting feature.tcp-segmentation-offload" in capsys.readouterr().err
 
 
 def test_show_tells_unsupported_from_zero(node: Node, capsys: Any) -> None:

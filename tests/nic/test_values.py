@@ -31,31 +31,36 @@ def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
     assert cpu_set(",".join(map(str, cpus))) == cpus
 
 
+NO, ASKED = "off", "off [requested on]"
+
+
 @pytest.mark.parametrize(
-    ("summary", "part"),
+    ("feature", "parts", "on"),
     [
-        ("tcp-segmentation-offload", "tx-tcp6-segmentation"),
-        ("tcp-segmentation-offload", "tx-tcp-ecn-segmentation"),
-        ("tx-checksumming", "tx-checksum-ip-generic"),
-        ("scatter-gather", "tx-scatter-gather"),
+        # With tx_checksum off the kernel does not grant these, whoever asks.
+        ("tcp-segmentation-offload", {"tx-tcp-segmentation": ASKED, "tx-tcp6-segmentation": ASKED,
+                                      "tx-tcp-accecn-segmentation": "on"}, False),
+        ("tcp-segmentation-offload", {"tx-tcp-segmentation": NO,
+                                      "tx-tcp-accecn-segmentation": "on"}, False),
+        ("tx-checksumming", {"tx-checksum-ip-generic": NO, "tx-checksum-sctp": "on"}, False),
+        ("scatter-gather", {"tx-scatter-gather": ASKED, "tx-scatter-gather-fraglist": "on"}, False),
+        # Of a bridge or a bond above a card that lacks the other one; a card without IPv6.
+        ("scatter-gather", {"tx-scatter-gather": "on", "tx-scatter-gather-fraglist": ASKED}, True),
+        ("tcp-segmentation-offload", {"tx-tcp-segmentation": "on", "tx-tcp6-segmentation": NO,
+                                      "tx-tcp-mangleid-segmentation": ASKED}, True),
+        ("tx-checksumming", {"tx-checksum-ipv4": "on", "tx-checksum-ipv6": NO}, True),
+        ("scatter-gather", {}, True),
     ],
-)
-def test_a_feature_is_not_on_where_the_kernel_does_not_grant_a_part(
-    summary: str, part: str
+)  # fmt: skip
+def test_a_sum_of_features_is_on_where_tcp_has_it(
+    feature: str, parts: dict[str, str], on: bool
 ) -> None:
-    """With transmit checksums off, TCP segmentation is off, too; ethtool's summary says on as long
-    as one part of it is on, such as tx-tcp-accecn-segmentation."""
-    state = {f"feature.{summary}": "on", f"feature.{part}": "off [requested on]",
-             "feature.tx-tcp-accecn-segmentation": "on"}  # fmt: skip
-    (found,) = values.differences({f"feature.{summary}": "on"}, state)
-    assert found == (f"feature.{part}", "on", "off [requested on]")
-    # What the card cannot do, or what the profile itself turns off, is no difference.
-    assert (
-        values.differences({f"feature.{summary}": "on"}, {**state, f"feature.{part}": "off"}) == []
-    )
-    wanted = {f"feature.{summary}": "on", f"feature.{part}": "off"}
-    assert values.differences(wanted, state) == []
-    assert values.differences({f"feature.{summary}": "off"}, state)[0].actual == "on"
+    """ethtool's sum is on in all of these states."""
+    state = {f"feature.{name}": value for name, value in {feature: "on", **parts}.items()}
+    found = values.differences({f"feature.{feature}": "on"}, state)
+    assert found == ([] if on else [(f"feature.{feature}", "on", "off")])
+    assert len(values.differences({f"feature.{feature}": "off"}, state)) == 1
+    assert values.not_restored(state, state) == []
 
 
 @given(st.sets(st.integers(0, 300)))

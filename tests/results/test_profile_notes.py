@@ -72,6 +72,17 @@ def test_settings_that_nodes_lack_are_named_together() -> None:
     ]
 
 
+def test_a_profile_of_which_nothing_is_left_sets_nothing() -> None:
+    def proof(node: str) -> NicProof:
+        return NicProof(node=node, when="before", ok=True, left_out=["eth1 vfs", "odd"])
+
+    both = [proof("n1"), proof("n2")]
+    found = list(notes(of(use(eth1={"vfs": 2})), [run(nic_proofs=both)]))
+    assert any("sets nothing on eth1, on which it was measured" in note for note in found)
+    found = list(notes(of(use(eth1={"vfs": 2, "mtu": 9000})), [run(nic_proofs=both)]))
+    assert not any("sets nothing" in note for note in found)
+
+
 def test_a_bandwidth_above_the_rate_of_the_profile_is_noted_once_a_case() -> None:
     said = ["bandwidth_MB_s is 313.7 MB/s, above the egress rate of profile rail"]
     runs = [run(facts={BURSTS: said}), run(facts={BURSTS: said}), run(facts={BURSTS: 5})]

@@ -281,6 +281,8 @@ def _scontrol(words: list[str], lab: str | None) -> str:
         return Lab.attach(lab).run(command, user="root", timeout=60, check=True).stdout
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        raise LabError("scontrol cannot be asked: it is not in PATH") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabError(f"scontrol cannot be asked: {error}") from None
     if answer.returncode:

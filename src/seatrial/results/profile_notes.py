@@ -42,14 +42,22 @@ def _left_out(runs: Iterable[Run]) -> list[str]:
 
 
 def _sets_nothing(trial: Trial, runs: Iterable[Run]) -> list[str]:
-    """Notes on runs that were measured on an interface that their NIC profile does not set."""
+    """Notes on runs that were measured on an interface that their NIC profile does not set, or of
+    whose settings it left out all."""
     uses = {use.name: use for use in trial.profiles}
     cases: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for run in runs:
         use = uses.get(run.case.profile)
         if use is None or use.name == "default" or use.node_settings or not run.path:
             continue
-        of_nodes = [use.settings.get(node, {}) for node in run.job.nodes]
+        gone = {(p.node, *setting.split(" ", 1)) for p in run.nic_proofs for setting in p.left_out}
+        of_nodes = [
+            {
+                name: [key for key in settings if (node, name, key) not in gone]
+                for name, settings in use.settings.get(node, {}).items()
+            }
+            for node in run.job.nodes
+        ]
         on = {c.interface for c in run.path.counters if c.network == run.path.network}
         bonded = any("bond" in settings for node in of_nodes for settings in node.values())
         if on and not bonded and not any(node.get(name) for node in of_nodes for name in on):
@@ -66,6 +74,6 @@ def _bursts(runs: Iterable[Run]) -> list[str]:
     sentences: dict[str, str] = {}
     for run in runs:
         said = run.facts.get(BURSTS)
-        if isinstance(said, list) and said:
-            sentences.setdefault(run.case.id, f"{run.case.id}: {said[0]}")
+        if isinstance(said, list) and said and isinstance(said[0], str):
+            sentences.setdefault(run.case.id, f"{run.case.id}: {said[0][:300]}")
     return list(sentences.values())

@@ -24,6 +24,7 @@ from seatrial.base.errors import LabGone, SeatrialError
 from seatrial.nic.node.policy import DEFAULT_FILE
 from seatrial.plan.model import Plan
 from seatrial.results.record import Job
+from seatrial.slurm.running import complaint
 from seatrial.trial.machine import Machine
 from seatrial.trial.session import Session
 
@@ -205,7 +206,7 @@ class Allocation:
         self.renew()
         answer = self.machine.run(self.command(left_s))
         if answer.returncode != 0:
-            message = " ".join((answer.stderr or answer.stdout).split())
+            message = complaint(answer.stderr or answer.stdout)
             raise SeatrialError(message.removeprefix("sbatch: error: ") or "sbatch failed")
         self.job = Job(
             id=answer.stdout.strip().split(";")[0], partition=self.plan.partition, held=True

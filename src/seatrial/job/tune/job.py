@@ -57,7 +57,7 @@ def refusal(script: str, sbatch: Run) -> str:
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:
-    text = " ".join((done.stderr or done.stdout).split())
+    text = complaint(done.stderr or done.stdout)
     for word in ("sbatch: error: ", "allocation failure: "):
         text = text.replace(word, "")
     return text[:300] or f"sbatch ended with {done.returncode}"

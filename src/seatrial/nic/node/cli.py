@@ -274,7 +274,8 @@ def show_state(policy: Policy, arguments: Arguments) -> int:
                           "node_settings": node}, indent=1, sort_keys=True))  # fmt: skip
         return 0
     say("node %s, NIC profile in force: %s" % (
-        policy.hostname, "%(profile)s, for job %(job)s" % owner if owner else "none"))  # fmt: skip
+        policy.hostname,
+        "%s, for %s" % (owner["profile"], owner_of(owner)) if owner else "none"))  # fmt: skip
     fixed = {name: nic.fixed(name) for name in states}
     say(show.state_table(states, fixed, "all" in arguments.flags))
     say(show.columns([[key, values.shown(node[key])] for key in sorted(node)]))
@@ -332,10 +333,6 @@ def show_diff(policy: Policy, arguments: Arguments) -> int:
 
 def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
     profile = _profile(policy, arguments)
-    if "dry-run" in arguments.flags:
-        return _dry_run(policy, arguments, profile)
-    if arguments.profile == "default":
-        raise BadInput("default is the state at boot: restore undoes a profile")
     session = session_of(policy)
     journal = _in_force(policy)
     if journal and journal["job"] == BY_HAND and journal["boot_id"] == session.world.boot_id():
@@ -343,11 +340,16 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
             "NIC profile %s is in force for %s: first %s"
             % (journal["profile"], owner_of(journal), arguments.restore_command)
         )
+    if "dry-run" in arguments.flags:
+        return _dry_run(policy, arguments, profile)
+    if arguments.profile == "default":
+        raise BadInput("default is the state at boot: restore undoes a profile")
     running = session.world.any_steps()
     if running:
         raise Refused("job %s runs on this node" % running)
     job = Job(BY_HAND, "0", str(os.getuid()))
     session.begin_job(job, arguments.profile, profile)
+    _say_skipped((_in_force(policy) or {}).get("skipped", {}))
     say("NIC profile %s is in force until: %s" % (arguments.profile, arguments.restore_command))
     say(
         "Drain the node first: while the profile is in force, the Prolog refuses jobs and Slurm "
@@ -382,10 +384,12 @@ def verify(policy: Policy, arguments: Arguments) -> int:
     profile = policy.profile(name)
     interfaces = profile.get("interfaces", {})
     where = ""
+    skipped = {}  # type: Dict[str, List[str]]
     if journal and journal["profile"] == name:
+        skipped = journal.get("skipped", {})
         # As it was applied, also if the policy was edited since.
         applied = {one: part["wanted"] for one, part in journal["interfaces"].items()}
-        if arguments.profile:
+        if arguments.profile or arguments.interfaces:
             applied = dict(interfaces, **applied)
         elif set(interfaces) - set(applied):
             where = ", on %s: it was applied there only" % ", ".join(sorted(applied))
@@ -402,7 +406,8 @@ def verify(policy: Policy, arguments: Arguments) -> int:
     if "json" in arguments.flags:
         print(json.dumps(evidence, indent=1, sort_keys=True))
     else:
-        _say_skipped({n: one.get("left_out", []) for n, one in evidence["interfaces"].items()})
+        left_out = {n: one.get("left_out", []) for n, one in evidence["interfaces"].items()}
+        _say_skipped(skipped or left_out)
         found = "as the profile has it" + where if evidence["ok"] else evidence["reason"]
         say("NIC profile %s: %s" % (name, found))
     return 0 if evidence["ok"] else 1
