@@ -257,7 +257,7 @@ def test_applied_verified_changed_by_somebody_restored(lab: Lab, nic: Nic, clean
         "NIC profile jumbo is in force until: seatrial nic restore --node n1 --instance "
     )
     shown = nic("show").out
-    assert shown.startswith("node n1, NIC profile in force: jumbo, for job by hand\n")
+    assert shown.startswith("node n1, NIC profile in force: jumbo, for root (by hand)\n")
     assert rows(shown)["mtu"] == ["9000", "1500"]
     assert json.loads(nic("show", "--json").out)["in_force"]["profile"] == "jumbo"
     assert nic("verify").out == "NIC profile jumbo: as the profile has it\n"
