@@ -278,12 +278,11 @@ def test_a_real_mount_over_a_real_interface(place: Place, tmp_path: Path) -> Non
     """The mount table is the process's own: one line of it is made with a bind mount."""
     table = tmp_path / "mountinfo"
     table.write_text(MOUNT.format("/home", "nfs4", "srv:/home", "rw,addr=10.1.0.9"))
-    job: dict[str, Any] = {"job": 4_000_000_001, "slurmd": True}
 
     def prolog(profile: str) -> Any:
         first = f"mount --bind {table} /proc/1/mountinfo"
-        answer = place.run("prolog", profile=profile, first=first, **job)
-        place.run("epilog", profile=profile, **job)
+        answer = place.begin(profile, first=first)
+        place.end(profile)
         return answer
 
     answer = prolog("jumbo")

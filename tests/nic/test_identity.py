@@ -15,7 +15,6 @@ from seatrial.nic.node import readers
 from seatrial.nic.node.errors import Refused, Unrestored
 
 PROFILES: dict[str, Any] = {"default": {}, "jumbo": {"eth1": {"mtu": 9000, "txqueuelen": 50}}}
-NUMBER = 4_000_000_001
 
 
 @pytest.fixture
@@ -28,13 +27,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def begin(place: Place) -> None:
-    answer = place.run("prolog", job=NUMBER, profile="jumbo", slurmd=True)
+    answer = place.begin("jumbo")
     assert answer.returncode == 0, answer.stderr
     assert place.mtu("eth1") == 9000
-
-
-def end(place: Place) -> Any:
-    return place.run("epilog", job=NUMBER, profile="jumbo", slurmd=True)
 
 
 @pytest.mark.root
@@ -43,7 +38,7 @@ def test_an_interface_that_was_renamed_gets_its_settings_back(place: Place) -> N
     begin(place)
     place.ip("link", "set", "eth1", "name", "eth9")
     place.ip("link", "add", "eth1", "mtu", "1400", "type", "veth", "peer", "name", "peer2")
-    answer = end(place)
+    answer = place.end("jumbo")
     assert answer.returncode == 4
     assert "eth1 is called eth9 now: rename it, then seatrial-nic recover" in place.reason()
     assert (place.mtu("eth9"), place.mtu("eth1")) == (1500, 1400)
@@ -60,7 +55,7 @@ def test_an_interface_of_the_same_name_is_not_taken_for_the_one_that_is_gone(pla
     begin(place)
     place.ip("link", "del", "eth1")
     place.ip("link", "add", "eth1", "mtu", "1400", "type", "veth", "peer", "name", "peer1")
-    assert end(place).returncode == 4
+    assert place.end("jumbo").returncode == 4
     assert "eth1 is another interface than before, and was not changed" in place.reason()
     assert place.mtu("eth1") == 1400
     place.ip("link", "del", "eth1")

@@ -176,7 +176,7 @@ def test_the_capabilities_of_the_unit_are_enough(place: Place) -> None:
 def test_a_whole_job_with_an_empty_environment(place: Place) -> None:
     before = place.look()
     assert place.run("recover").returncode == 0
-    answer = place.run("prolog", job=4_000_000_001, profile="many", slurmd=True)
+    answer = place.begin("many")
     assert answer.returncode == 0, answer.stderr
     during = place.look()
     for line in ("mtu 9000", "rx-frames: 16", "tcp-segmentation-offload: off", "rate 1Gbit"):
@@ -187,7 +187,7 @@ def test_a_whole_job_with_an_empty_environment(place: Place) -> None:
     assert shown["in_force"]["job"] == "4000000001"
     assert shown["interfaces"]["eth1"]["egress_bit_s"] == 10**9
     assert shown["interfaces"]["tap0"]["coalesce.rx-usecs"] is None
-    assert place.run("epilog", job=4_000_000_001, profile="many", slurmd=True).returncode == 0
+    assert place.end("many").returncode == 0
     assert place.look() == before
     assert place.run("verify", "--profile", "many").returncode == 1
 
@@ -199,9 +199,9 @@ def test_the_lines_of_a_dry_run_do_what_is_done(place: Place) -> None:
     assert answer.returncode == 0, answer.stderr
     assert place.look() == before
     # The command first: it can also take it back.
-    assert place.run("prolog", job=4_000_000_001, profile="many", slurmd=True).returncode == 0
+    assert place.begin("many").returncode == 0
     done = place.look()
-    assert place.run("epilog", job=4_000_000_001, profile="many", slurmd=True).returncode == 0
+    assert place.end("many").returncode == 0
     assert place.look() == before
     subprocess.run(place.inside("env", "-i", "sh", "-ec", answer.stdout), check=True)
     by_hand = place.look()
@@ -239,7 +239,7 @@ def test_the_nodes_own_interfaces_are_refused(place: Place) -> None:
     """Guards look at what the namespace really has."""
     subprocess.run(place.inside("ip", "route", "add", "default", "via", "10.77.0.2"), check=True)
     before = place.look()
-    answer = place.run("prolog", job=4_000_000_001, profile="many", slurmd=True)
+    answer = place.begin("many")
     assert answer.returncode == 2
     assert "eth1 carries the node's default route" in answer.stderr
     assert place.look() == before

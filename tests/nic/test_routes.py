@@ -38,9 +38,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def refuses(place: Place, profile: str) -> str:
     """Why a profile is refused here; empty where it is applied."""
-    job = {"job": 4_000_000_001, "profile": profile, "slurmd": True}
-    answer = place.run("prolog", **job)
-    assert place.run("epilog", **job).returncode == 0
+    answer = place.begin(profile)
+    assert place.end(profile).returncode == 0
     assert answer.returncode in (0, 2), answer.stderr
     return answer.stderr.strip().partition("seatrial-nic: ")[2] if answer.returncode else ""
 

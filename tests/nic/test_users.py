@@ -23,7 +23,6 @@ PROFILES: dict[str, Any] = {
     "small": {"eth1": {"mtu": 1500}},
     "queue": {"eth1": {"txqueuelen": 50}},
 }
-NUMBER = 4_000_000_001
 
 
 @pytest.fixture
@@ -38,29 +37,21 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-def begin(place: Place, profile: str) -> subprocess.CompletedProcess[str]:
-    return place.run("prolog", job=NUMBER, profile=profile, slurmd=True)
-
-
-def end(place: Place, profile: str) -> subprocess.CompletedProcess[str]:
-    return place.run("epilog", job=NUMBER, profile=profile, slurmd=True)
-
-
 @pytest.mark.root
 def test_the_mtus_of_users_come_back(place: Place) -> None:
-    assert begin(place, "small").returncode == 0
+    assert place.begin("small").returncode == 0
     assert [place.mtu(name) for name in ("eth1", "mv1", "mv2")] == [1500, 1500, 1500]
     place.ip("link", "set", "mv2", "name", "mv7")
-    answer = end(place, "small")
+    answer = place.end("small")
     assert answer.returncode == 0, answer.stderr
     assert [place.mtu(name) for name in ("eth1", "mv1", "mv7")] == [9000, 9000, 4000]
 
 
 @pytest.mark.root
 def test_a_user_that_is_gone_is_no_trouble(place: Place) -> None:
-    assert begin(place, "small").returncode == 0
+    assert place.begin("small").returncode == 0
     place.ip("link", "del", "mv1")
-    assert end(place, "small").returncode == 0
+    assert place.end("small").returncode == 0
     assert place.mtu("eth1") == 9000
 
 
@@ -118,9 +109,9 @@ def test_mtus_of_ipv6_come_back(place: Place, mtu: int) -> None:
     if mtu > 9000:
         place.shell("ip -6 route add fd0f::/64 via fd01::9 mtu 9400")
     before = ipv6_of(place)
-    assert begin(place, "small").returncode == 0
+    assert place.begin("small").returncode == 0
     assert ipv6_of(place) != before
-    answer = end(place, "small")
+    answer = place.end("small")
     assert answer.returncode == 0, answer.stderr
     assert ipv6_of(place) == before
 
@@ -130,9 +121,9 @@ def test_an_ipv6_mtu_that_cannot_be_restored_is_said(place: Place) -> None:
     """The kernel refuses a gateway that is in no network of the interface."""
     place.shell(IPV6)
     before = ipv6_of(place)
-    assert begin(place, "small").returncode == 0
+    assert place.begin("small").returncode == 0
     place.ip("-6", "route", "del", "fd01::/64", "dev", "eth1")
-    answer = end(place, "small")
+    answer = place.end("small")
     assert answer.returncode == 4
     assert "mtu of the IPv6 route fd09::/64 metric 1024" in answer.stderr
     assert "is 9000, was 7000 before" in answer.stderr
@@ -166,9 +157,9 @@ def test_a_route_of_a_renamed_interface(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.root
 def test_a_route_that_is_gone_is_no_trouble(place: Place) -> None:
     place.shell(IPV6)
-    assert begin(place, "small").returncode == 0
+    assert place.begin("small").returncode == 0
     place.ip("-6", "route", "del", "fd05::/64")
-    assert end(place, "small").returncode == 0
+    assert place.end("small").returncode == 0
     assert not [line for line in ipv6_of(place) if line.startswith("fd05")]
 
 
@@ -179,20 +170,20 @@ def test_an_mtu_that_another_namespace_would_lose_is_refused(place: Place) -> No
     subprocess.run(["ip", "netns", "add", other], check=True)
     try:
         place.ip("link", "add", "link", "eth1", "name", "away", "netns", other, "type", "macvlan")
-        answer = begin(place, "small")
+        answer = place.begin("small")
         assert answer.returncode == 2
         assert "eth1 is used by away (in " in answer.stderr
         assert "leave out mtu" in answer.stderr
         assert place.mtu("eth1") == 9000
-        end(place, "small")
+        place.end("small")
         # A setting that cuts nothing there.
-        answer = begin(place, "queue")
+        answer = place.begin("queue")
         assert answer.returncode == 0, answer.stderr
-        assert end(place, "queue").returncode == 0
+        assert place.end("queue").returncode == 0
     finally:
         subprocess.run(["ip", "netns", "delete", other], check=True)
-    assert begin(place, "small").returncode == 0
-    assert end(place, "small").returncode == 0
+    assert place.begin("small").returncode == 0
+    assert place.end("small").returncode == 0
 
 
 @pytest.mark.root
@@ -205,16 +196,16 @@ def test_a_bridge_between_the_interface_and_the_other_namespace(place: Place) ->
             "ip link set eth1 master br0;"
             f"ip link add link br0 name away netns {other} type macvlan"
         )
-        answer = begin(place, "small")
+        answer = place.begin("small")
         assert answer.returncode == 2
         assert "eth1 is used by away (in " in answer.stderr
-        assert end(place, "small").returncode == 0
+        assert place.end("small").returncode == 0
     finally:
         subprocess.run(["ip", "netns", "delete", other], check=True)
     assert place.mtu("br0") == 9000
-    assert begin(place, "small").returncode == 0
+    assert place.begin("small").returncode == 0
     assert place.mtu("br0") == 1500
-    assert end(place, "small").returncode == 0
+    assert place.end("small").returncode == 0
     assert place.mtu("br0") == 9000
 
 
@@ -230,9 +221,9 @@ def test_what_uses_an_interface_of_a_third_namespace_is_no_reason(place: Place) 
         subprocess.run(["ip", "-n", third, *words], check=True)
         words = f"link add link eth1 name away netns {other} type macvlan".split()
         subprocess.run(["ip", "-n", third, *words], check=True)
-        answer = begin(place, "small")
+        answer = place.begin("small")
         assert answer.returncode == 0, answer.stderr
-        assert end(place, "small").returncode == 0
+        assert place.end("small").returncode == 0
     finally:
         for name in (third, other):
             subprocess.run(["ip", "netns", "delete", name], check=True)
@@ -246,10 +237,10 @@ def test_an_interface_with_an_odd_name_in_the_namespace_of_any_user(place: Place
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == b"made\n"
-        answer = begin(place, "small")
+        answer = place.begin("small")
         process.communicate(b"\n")
     assert answer.returncode == 0, answer.stderr
-    end(place, "small")
+    place.end("small")
 
 
 #: sends a message to the netlink port of each process that may start next, again and again
