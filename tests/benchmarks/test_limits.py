@@ -184,6 +184,8 @@ def test_a_bandwidth_that_the_bucket_of_a_shaper_makes() -> None:
         "bandwidth_MB_s is 313.7 MB/s, above the egress rate of profile gigabit (125 MB/s): "
         f"messages that fit into the bucket of the shaper ({BUCKET} B) leave at once"
     )
+    links = [replace(burst.metrics[0], value=value) for value in (300.0, 313.7, 120.0, 310.0)]
+    assert bursts(links, limits, SHAPED) == [sentence]
     assert bursts(pingpong(1e6, 120.0).metrics, limits, SHAPED) == []
     assert bursts(burst.metrics, limits, LINE) == []
     both = [higher("sendrecv_bandwidth_MB_s", 240.0, "MB/s")]

@@ -404,3 +404,7 @@ def test_submit_on_this_machine(tmp_path, monkeypatch):
     (tmp_path / "sbatch").write_text("#!/bin/bash\necho no such partition >&2; exit 1\n")
     with pytest.raises(LabError, match=r"refused the job \(exit code 1\): no such partition"):
         submit("#!/bin/bash\n", [])
+    error = "sbatch: error: Could not establish a configuration source"
+    (tmp_path / "sbatch").write_text(f"#!/bin/bash\necho {error} >&2; exit 1\n")
+    with pytest.raises(LabError, match=r"\(exit code 1\): this machine has no slurm.conf"):
+        submit("#!/bin/bash\n", [])

@@ -122,6 +122,9 @@ def test_candidates_that_slurm_refuses_are_left_out(slurm):
     slurm.refuses = "#SBATCH"
     with pytest.raises(InputError, match=r"nothing to compare: .*no such node"):
         run("-n", "1", "-o", "t2", "--", "sleep", "1")
+    slurm.complaint = "sbatch: error: Could not establish a configuration source"
+    with pytest.raises(InputError, match=r"nothing to compare: .*this machine has no slurm.conf"):
+        run("-n", "1", "-o", "t2", "--", "sleep", "1")
 
 
 def test_without_slurm_and_as_root_of_a_lab(tmp_path, monkeypatch):

@@ -58,6 +58,7 @@ class FakeSlurm(ThisMachine):
         self.kill_after: int | None = None  # number of commands
         self.nodes = "n1|idle|none\nn2|idle|none\nn3|drained|a broken fan\n"
         self.refuses = "--constraint=nothing"  # what sbatch --test-only refuses a script for
+        self.complaint = "sbatch: error: no such node"
 
     def _count(self) -> None:
         if self.kill_after is not None:
@@ -69,9 +70,7 @@ class FakeSlurm(ThisMachine):
         self._count()
         if "--test-only" in argv:
             refused = self.refuses in script
-            return subprocess.CompletedProcess(
-                argv, int(refused), "", "sbatch: error: no such node"
-            )
+            return subprocess.CompletedProcess(argv, int(refused), "", self.complaint)
         name = re.search(r"--job-name=(\S+)", script)[1]
         number = int(name.rpartition("-")[2])
         profile = json.loads(

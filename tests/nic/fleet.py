@@ -73,7 +73,7 @@ class Fleet:
         folder = self.file.parent
         real, slow = folder / "ethtool", folder / "ethtool-slow"
         if not slow.exists():
-            self.take(DRIVER_S)
+            self.set_driver_time(DRIVER_S)
             shutil.copy("/usr/sbin/ethtool", real)
             slow.write_text(
                 f'#!/bin/sh\nread s < {self.driver_s}\n/bin/sleep $s\nexec {real} "$@"\n'
@@ -86,7 +86,7 @@ class Fleet:
     def driver_s(self) -> Path:
         return self.file.parent / "driver-s"
 
-    def take(self, seconds: float) -> None:
+    def set_driver_time(self, seconds: float) -> None:
         """How long each call of the driver takes from now on, on all nodes."""
         new = self.driver_s.with_suffix(".new")
         new.write_text(f"{seconds}\n")

@@ -78,6 +78,9 @@ tx-checksumming: off
 	tx-checksum-ip-generic: off [requested on]
 tcp-segmentation-offload: off
 	tx-tcp-segmentation: off [requested on]
+scatter-gather: on
+	tx-scatter-gather: on [fixed]
+	tx-scatter-gather-fraglist: off [fixed]
 generic-receive-offload: on
 """
 
@@ -125,6 +128,8 @@ def test_features_say_what_was_asked_for() -> None:
     assert found["feature.generic-receive-offload"] == "on"
     assert readers.fixed_features(FEATURES) == {
         "feature.rx-checksumming": "off", "feature.tx-checksum-ipv4": "off",
+        "feature.scatter-gather": "on", "feature.tx-scatter-gather": "on",
+        "feature.tx-scatter-gather-fraglist": "off",
     }  # fmt: skip
 
 

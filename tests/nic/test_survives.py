@@ -61,13 +61,13 @@ def until_hit(
     times = []
     try:
         for longer in (1, 1, 2, 4, 8, 8, 8, 8):
-            fleet.take(longer * DRIVER_S)
+            fleet.set_driver_time(longer * DRIVER_S)
             hits = fleet.each(act)
             times.append((hits, fleet.settle(before)))
             if sum(sum(hits.values()) for hits, _ in times) >= COUNT // 4:
                 return times
     finally:
-        fleet.take(DRIVER_S)
+        fleet.set_driver_time(DRIVER_S)
     raise AssertionError(f"hardly any {what}: {[sum(hits.values()) for hits, _ in times]}")
 
 

@@ -542,6 +542,15 @@ def test_uninstall_does_not_mistake_other_files_for_ours(do: Do, tmp_path: Path)
     assert listing(tmp_path / "usr") == {}
 
 
+def test_a_scontrol_that_finds_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script = "#!/bin/sh\necho 'Could not establish a configuration source' >&2; exit 1\n"
+    (tmp_path / "scontrol").write_text(script)
+    (tmp_path / "scontrol").chmod(0o755)
+    with pytest.raises(LabError, match=r"scontrol show config: this machine has no slurm.conf"):
+        command._scontrol(["show", "config"], None)
+
+
 @pytest.mark.parametrize("conf", [None, "A=b\n", "Include gone.conf\n", "fifo"])
 def test_uninstall_without_an_answer_of_slurm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, conf: str | None

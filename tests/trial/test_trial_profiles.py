@@ -187,6 +187,13 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
     assert "tcp_stream.tcp.gigabit.2n" in results.verdict.findings[0]
 
 
+def test_a_figure_above_the_rate_of_the_profile_is_noted(axis):
+    """Short messages leave the shaper at once."""
+    (note,) = [text for text in axis[0].verdict.findings if "above the egress rate" in text]
+    assert note.startswith("note: links.tcp.gigabit.4n: bandwidth_MB_s is ")
+    assert "of profile gigabit (6.25 MB/s)" in note
+
+
 def test_a_rerun_uses_the_nodes_of_the_first_run(lab, workplace, site_of):
     """In a new job under the same profile. Which figures a rerun can still change is tested in
     test_trial_rerun: on a busy machine the first rerun may be inconclusive."""

@@ -243,7 +243,7 @@ def _duplicates(node: Node, file: Path | str, path: str = "") -> Iterator[Proble
     for at, inner in _walk(node, path, set()):
         seen: dict[str, int] = {}
         for key, _value in inner.value:
-            if not isinstance(key, ScalarNode) or key.tag == _MERGE:
+            if key.tag == _MERGE:
                 continue
             line = key.start_mark.line + 1
             if key.value in seen:
@@ -283,9 +283,9 @@ def _line_index(node: Node, path: str) -> int | None:
     for key, value in node.value:
         if key.tag == _MERGE:
             merged += value.value if isinstance(value, SequenceNode) else [value]
-        elif isinstance(key, ScalarNode) and path == key.value:
+        elif path == key.value:
             return int(key.start_mark.line)
-        elif isinstance(key, ScalarNode) and path.startswith(f"{key.value}."):
+        elif path.startswith(f"{key.value}."):
             index = _line_index(value, path[len(key.value) + 1 :])
             if index is not None:
                 return index

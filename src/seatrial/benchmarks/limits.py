@@ -257,17 +257,26 @@ def _reasons(
 
 
 def bursts(metrics: Iterable[Metric], limits: Sequence[Limit], known: Known) -> list[str]:
-    """A sentence for each bandwidth above the egress rate of the NIC profile: of messages that the
-    bucket of the shaper lets through at once. No longer transfer is as fast."""
+    """A sentence for each name of a metric that has a bandwidth above the egress rate of the NIC
+    profile, with the highest one: of messages that the bucket of the shaper lets through at once.
+    No longer transfer is as fast."""
     shaper = known.shapers.get(known.interface)
+    if shaper is None:
+        return []
+    rates = [
+        (one.metric, one.directions * shaper.value) for one in limits if isinstance(one, Bandwidth)
+    ]
+    highest: dict[str, Metric] = {}
+    for metric in metrics:
+        above = (fnmatchcase(metric.metric, name) and metric.value > rate for name, rate in rates)
+        if any(above) and not metric.impossible:
+            earlier = highest.setdefault(metric.metric, metric)
+            highest[metric.metric] = max(earlier, metric, key=lambda one: one.value)
     return [
         f"{metric.metric} is {metric.value:.4g} {metric.unit}, above {shaper.source} "
         f"({shaper.value:.4g} {metric.unit}): messages that fit into the bucket of the shaper "
         f"({shaper.bucket} B) leave at once"
-        for metric in metrics
-        for limit in limits
-        if shaper and isinstance(limit, Bandwidth) and fnmatchcase(metric.metric, limit.metric)
-        if not metric.impossible and metric.value > limit.directions * shaper.value
+        for metric in highest.values()
     ]
 
 

@@ -33,7 +33,7 @@ def run_here(argv: list[str], stdin: str) -> subprocess.CompletedProcess[str]:
 def submit(text: str, options: list[str], run: Run = run_here) -> str:
     """Submit a script, and return sbatch's answer. Raises LabError with sbatch's reason."""
     done = run(["sbatch", *options], text)
+    answer = done.stdout + done.stderr
     if done.returncode:
-        reason = complaint(done.stdout + done.stderr)
-        raise LabError(f"sbatch refused the job (exit code {done.returncode}): {reason}")
-    return (done.stdout + done.stderr).strip()
+        raise LabError(f"sbatch refused the job (exit code {done.returncode}): {complaint(answer)}")
+    return answer.strip()

@@ -64,6 +64,11 @@ class Resolved:
         bond = self._general().get("bond")
         return bond if isinstance(bond, dict) else None
 
+    def sets(self, *networks: str) -> bool:
+        """Whether it sets anything: on an interface of these networks, a node as a whole, or by a
+        bond."""
+        return bool(any(map(self.settings, networks)) or self.node_settings() or self.bond())
+
     def _general(self) -> Flat:
         flat: Flat = {}
         for profile in self.chain:

@@ -167,8 +167,7 @@ class ActivityRow:
 
 def activity_rows(run: Run) -> list[ActivityRow]:
     """Interrupts and softirqs of a run, by step and node."""
-    interfaces = {c.interface for c in run.path.counters if c.network == run.path.network} \
-        if run.path else set()  # fmt: skip
+    interfaces = run.path.interfaces if run.path else set()
     rows = []
     for activity in run.activity:
         counted = [

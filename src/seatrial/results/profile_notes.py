@@ -58,7 +58,7 @@ def _sets_nothing(trial: Trial, runs: Iterable[Run]) -> list[str]:
             }
             for node in run.job.nodes
         ]
-        on = {c.interface for c in run.path.counters if c.network == run.path.network}
+        on = run.path.interfaces
         bonded = any("bond" in settings for node in of_nodes for settings in node.values())
         if on and not bonded and not any(node.get(name) for node in of_nodes for name in on):
             cases[use.name, ", ".join(sorted(on, key=natural))][run.case.id] = None

@@ -200,6 +200,11 @@ class PathProof(Record):
     reason: str = ""  # why it did not cross, in a sentence
     reported: str = ""
 
+    @property
+    def interfaces(self) -> set[str]:
+        """The interfaces of the network under test, on all nodes."""
+        return {c.interface for c in self.counters if c.network == self.network}
+
 
 @dataclass(slots=True, kw_only=True, config=_CONFIG)
 class Activity:

@@ -40,7 +40,7 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
         path = of_site.data_path if of_site else "kernel"
         notes: dict[str, list[str]] = {}
         for network in rails_of(site, transport, profile.name):
-            if not (_sets(profile, network) and network in networks):
+            if not (profile.sets(network) and network in networks):
                 unset.setdefault(network, []).append(transport)
             elif path != "kernel":
                 notes[network] = list(_bypassed(site, profile, transport, network, path))
@@ -54,10 +54,6 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
             f"profile {profile.name}: sets nothing on network {network}, on which it is tested "
             f"({', '.join(transports)})"
         )
-
-
-def _sets(profile: Resolved, network: str) -> bool:
-    return bool(profile.settings(network) or profile.node_settings() or profile.bond())
 
 
 def _bypassed(

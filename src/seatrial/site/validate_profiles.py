@@ -53,7 +53,7 @@ def profile_problems(site: Site) -> Iterator[FieldProblem]:
             continue
         whole = resolved(site, name)
         yield from _fits(site, whole)
-        if not _sets_something(site, whole):
+        if not whole.sets(*networks_set(site, whole)):
             # The figures of such a profile would be figures of the default.
             yield FieldProblem(f"nic_profiles.{name}", "it sets nothing", "add settings, or a base")
         yield from conflict_problems(site, whole)
@@ -156,11 +156,6 @@ def _base(site: Site, name: str) -> Iterable[FieldProblem]:
 
 def ready_names() -> list[str]:
     return [READY + name for name in ready_profiles()]
-
-
-def _sets_something(site: Site, profile: Resolved) -> bool:
-    per_interface = (profile.settings(network) for network in networks_set(site, profile))
-    return bool(any(per_interface) or profile.node_settings() or profile.bond())
 
 
 def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:

@@ -82,7 +82,7 @@ def jobs_of(folder: Path, machine: Machine) -> dict[str, str]:
 
     Raises LabError if Slurm does not answer.
     """
-    answer = _answer(machine, ["squeue", "--me", "--noheader", "--format=%i|%T|%Z"])
+    answer = ask(machine, ["squeue", "--me", "--noheader", "--format=%i|%T|%Z"])
     rows = [line.split("|", 2) for line in answer.splitlines()]
     return {row[0]: row[1] for row in rows if len(row) == 3 and Path(row[2]).is_relative_to(folder)}
 
@@ -91,17 +91,17 @@ def check_slurm(machine: Machine, partition: str, backend: str) -> None:
     """Raises LabError if Slurm does not answer, has no such partition, or has no accounting though
     the ``backend`` is slurm."""
     command = ["sinfo", "--noheader", "--format=%R", f"--partition={partition}"]
-    if partition not in _answer(machine, command).split():
+    if partition not in ask(machine, command).split():
         raise LabError(f"Slurm has no partition {partition}, which the trial runs in")
     if backend == "slurm":
         try:
             command = ["sacct", "--noheader", "--jobs=1", "--format=JobID"]
-            _answer(machine, command, "Slurm's accounting")
+            ask(machine, command, "Slurm's accounting")
         except LabError as error:
             raise LabError(f"{error} (without accounting: slurm: backend: squeue)") from None
 
 
-def _answer(machine: Machine, command: list[str], who: str = "Slurm") -> str:
+def ask(machine: Machine, command: list[str], who: str = "Slurm") -> str:
     """The output of a command of Slurm. Raises LabError if it fails."""
     try:
         answer = machine.run(command)

@@ -14,7 +14,7 @@ from seatrial.job.submit import Run
 from seatrial.job.tune.record import Fault
 from seatrial.slurm.running import complaint
 from seatrial.trial.allocation import ALIVE, GONE, PERMANENT, QueueEntry, cancel, polls, query
-from seatrial.trial.machine import Machine
+from seatrial.trial.machine import Machine, ask
 
 #: why this command cancels a job
 STOPPED: dict[Fault, str] = {
@@ -65,14 +65,8 @@ def _said(done: subprocess.CompletedProcess[str]) -> str:
 
 def jobs_called(name: str, machine: Machine) -> list[str]:
     """The ids of this user's jobs of a name in Slurm's queue. Raises LabError."""
-    try:
-        done = machine.run(["squeue", "--me", "--noheader", "--states=all", f"--name={name}",
-                            "--format=%i"])  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        raise LabError(f"Slurm does not answer: {error}") from None
-    if done.returncode:
-        raise LabError(f"Slurm does not answer: {complaint(done.stderr)}")
-    return done.stdout.split()
+    command = ["squeue", "--me", "--noheader", "--states=all", f"--name={name}", "--format=%i"]
+    return ask(machine, command).split()
 
 
 def wait(job: str, machine: Machine, why_stop: Callable[[], Fault], show: Say) -> End:

@@ -407,7 +407,7 @@ def verify(policy: Policy, arguments: Arguments) -> int:
         print(json.dumps(evidence, indent=1, sort_keys=True))
     else:
         left_out = {n: one.get("left_out", []) for n, one in evidence["interfaces"].items()}
-        _say_skipped(skipped or left_out)
+        _say_skipped(dict(left_out, **skipped))
         found = "as the profile has it" + where if evidence["ok"] else evidence["reason"]
         say("NIC profile %s: %s" % (name, found))
     return 0 if evidence["ok"] else 1

@@ -29,8 +29,9 @@ def collect(
         try:
             state = nic.read(interface)
             of_interface = wanted.get(interface, {})
-            # As the Prolog does.
-            left_out, _ = lacking(nic, interface, of_interface, state, optional)
+            left_out: List[str] = []
+            if optional:  # as the Prolog does
+                left_out, _ = lacking(nic, interface, of_interface, state, optional)
             kept = {key: value for key, value in of_interface.items() if key not in left_out}
             different = _different(kept, state, nic)
         except NicError as error:

@@ -169,10 +169,6 @@ def lacking(
     target = values.spread(wanted, complete, nic.cpus())
     absent = values.unsupported(target, complete)
     fixed = nic.fixed(interface) if any(key.startswith("feature.") for key in target) else {}
-    for feature in values.DERIVED_FEATURES:
-        parts = values.parts_of(feature, state)
-        if parts and all(part in fixed for part in parts):
-            fixed = dict(fixed, **{feature: state.get(feature)})
     for key in sorted(target):
         if key in fixed and not values.same(key, target[key], fixed[key], False):
             absent.append(key)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import programs
 from .errors import Refused
@@ -138,13 +138,26 @@ def features(text: str) -> State:
 
 
 def fixed_features(text: str) -> Dict[str, str]:
-    """Features that the driver does not let anybody change, with their value."""
-    fixed = {}
+    """Features that nobody can change, with their value: those that the driver fixes, and a sum of
+    features if it fixes all of them. ethtool prints these indented below the sum."""
+    found: Dict[str, str] = {}
+    fixed = set()
+    parts: Dict[str, List[str]] = {}
+    above = ""
     for line in text.splitlines():
         match = _FEATURE.match(line)
-        if match and match.group(3):
-            fixed["feature." + match.group(1)] = match.group(2)
-    return fixed
+        if not match:
+            continue
+        name = "feature." + match.group(1)
+        found[name] = match.group(2)
+        if match.group(3):
+            fixed.add(name)
+        if line[0].isspace():
+            parts.setdefault(above, []).append(name)
+        else:
+            above = name
+    fixed.update(name for name, below in parts.items() if fixed.issuperset(below))
+    return {name: value for name, value in found.items() if name in fixed}
 
 
 def private_flags(text: str) -> State:

@@ -10,17 +10,20 @@ from .settings import switch_of
 State = Dict[str, Any]
 Difference = NamedTuple("Difference", [("setting", str), ("wanted", Any), ("actual", Any)])
 
-#: features that ethtool derives from others, which it prints below them -> the names of these
+#: features that are sums of others -> those of the others that TCP over IPv4 and IPv6 uses.
+#: ethtool's sum is also on where only another one is, such as tx-checksum-sctp.
 DERIVED_FEATURES = {
-    "feature.tx-checksumming": re.compile(r"feature\.tx-checksum-"),
-    "feature.scatter-gather": re.compile(r"feature\.tx-scatter-gather"),
-    "feature.tcp-segmentation-offload": re.compile(r"feature\.tx-tcp.*-segmentation"),
+    "feature.tx-checksumming": (
+        "feature.tx-checksum-ipv4",
+        "feature.tx-checksum-ipv6",
+        "feature.tx-checksum-ip-generic",
+    ),
+    "feature.scatter-gather": ("feature.tx-scatter-gather",),
+    "feature.tcp-segmentation-offload": (
+        "feature.tx-tcp-segmentation",
+        "feature.tx-tcp6-segmentation",
+    ),
 }
-#: those of them that TCP over IPv4 and IPv6 uses. ethtool's sum is also on where only another one
-#: is, such as tx-checksum-sctp.
-_OF_TCP = re.compile(
-    r"feature\.tx-(checksum-(ipv4|ipv6|ip-generic)|scatter-gather|tcp6?-segmentation)$"
-)
 #: keys of a state that follow from others; a ``master`` that is left over must be seen
 FOLLOWING = frozenset(("driver.module", "egress_bit_s", LINK_OF_PAUSE))
 
@@ -51,15 +54,10 @@ def differences(target: State, state: State, exact: bool = False) -> List[Differ
         if not same(key, wanted, now, exact):
             differing.append(Difference(key, wanted, now))
         elif key in DERIVED_FEATURES and wanted == "on" and not exact:
-            parts = [state[part] for part in parts_of(key, state) if _OF_TCP.match(part)]
+            parts = [state[part] for part in DERIVED_FEATURES[key] if part in state]
             if parts and "on" not in parts:
                 differing.append(Difference(key, wanted, "off"))
     return differing
-
-
-def parts_of(feature: str, state: State) -> List[str]:
-    """The features of a state that ethtool derives a feature from."""
-    return [key for key in sorted(state) if DERIVED_FEATURES[feature].match(key)]
 
 
 def switches_to_turn_off(wanted: State, state: State) -> List[str]:

@@ -192,7 +192,7 @@ class Work:
         if not switches:
             return None
         for action in changes.turn_off(interface, switches):
-            self.nic.perform(action)
+            self._perform_on(interface, action)
         state = self.nic.read(interface)
         part["hidden"] = values.hidden_values(state, switches)
         save()
