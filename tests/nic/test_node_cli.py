@@ -72,8 +72,8 @@ class Node:
         patch.setattr(cli, "World", lambda: FakeWorld(self.simulation, self.slurmd))
         patch.setattr(cli, "Guard", LoneGuard)
         patch.setattr(os, "geteuid", lambda: 0)
-        # The boot that evidence sees is the made-up one.
-        patch.setattr(evidence.owner, "boot_id", lambda: "boot-1")
+        for user in (evidence.owner, cli):
+            patch.setattr(user, "boot_id", lambda: f"boot-{self.simulation.boot}")
         patch.setenv("SLURMD_NODENAME", "n1")
         for name in list(os.environ):
             if name.startswith("SLURM_"):
@@ -427,10 +427,15 @@ def test_a_refused_apply_leaves_the_profile_that_is_in_force(node: Node, capsys:
     assert node.run("apply", "--profile", "limits") == 0
 
 
-def test_a_profile_by_hand_ends_with_the_boot(node: Node) -> None:
+def test_a_profile_by_hand_ends_with_the_boot(node: Node, capsys: Any) -> None:
     assert node.run("apply", "--profile", "jumbo") == 0
     node.simulation.boot += 1
     node.nic.reboot()
+    capsys.readouterr()
+    assert node.run("show") == 0
+    assert "NIC profile in force: none" in capsys.readouterr().out
+    node.run("verify")
+    assert "NIC profile default: " in capsys.readouterr().out
     assert node.run("apply", "--profile", "limits") == 0
     assert node.run("restore") == 0
 

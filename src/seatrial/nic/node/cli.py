@@ -15,7 +15,7 @@ from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
 from .guard import Guard
 from .nic import DryRun, Nic, lacking, of_this_node
-from .owner import BY_HAND, World, cluster, owner_of
+from .owner import BY_HAND, World, boot_id, cluster, owner_of
 from .policy import DEFAULT_FILE, Policy
 from .session import HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
@@ -283,6 +283,12 @@ def show_state(policy: Policy, arguments: Arguments) -> int:
 
 
 def _in_force(policy: Policy) -> Optional[Dict[str, Any]]:
+    """The journal, but for one of an earlier boot: a boot resets the interfaces."""
+    journal = _journal(policy)
+    return journal if journal and journal["boot_id"] == boot_id() else None
+
+
+def _journal(policy: Policy) -> Optional[Dict[str, Any]]:
     try:
         return Store(policy.folder).journal()
     except Damaged:
@@ -335,7 +341,7 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
     profile = _profile(policy, arguments)
     session = session_of(policy)
     journal = _in_force(policy)
-    if journal and journal["job"] == BY_HAND and journal["boot_id"] == session.world.boot_id():
+    if journal and journal["job"] == BY_HAND:
         raise Refused(
             "NIC profile %s is in force for %s: first %s"
             % (journal["profile"], owner_of(journal), arguments.restore_command)
@@ -415,7 +421,7 @@ def verify(policy: Policy, arguments: Arguments) -> int:
 
 def restore(policy: Policy, arguments: Arguments) -> int:
     session = session_of(policy)
-    journal = _in_force(policy)
+    journal = _journal(policy)
     if journal is None:
         say("no NIC profile is in force")
         return 0
