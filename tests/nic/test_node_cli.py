@@ -440,6 +440,15 @@ def test_a_profile_by_hand_ends_with_the_boot(node: Node, capsys: Any) -> None:
     assert node.run("restore") == 0
 
 
+def test_a_setting_that_nobody_owns_is_refused_by_the_dry_run_too(node: Node, capsys: Any) -> None:
+    node.patch.setattr(cli, "DryRun", lambda _: node.nic)
+    assert node.run("accept") == 0
+    node.nic.raw["mtu"] = 6000
+    for words in (("--dry-run",), ()):
+        assert node.run("apply", "--profile", "jumbo", *words) == 2
+        assert "eth1: mtu is 6000, was 1500 at boot; restore" in capsys.readouterr().err
+
+
 def test_by_hand_needs_a_profile_that_sets_something(node: Node, capsys: Any) -> None:
     assert node.run("apply", "--profile", "default") == 3
     assert "restore undoes a profile" in capsys.readouterr().err

@@ -374,7 +374,7 @@ def _dry_run(policy: Policy, arguments: Arguments, profile: Dict[str, Any]) -> i
     """Print the commands in the order in which they would be run. Needs no rights."""
     nic = DryRun(say)
     session = session_of(policy, nic)
-    journal = session.work.prepare(profile)
+    journal = session.prepare(profile)
     _say_skipped(journal["skipped"])
     actions = session.work.plan(journal)
     for action in actions:

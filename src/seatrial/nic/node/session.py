@@ -168,12 +168,18 @@ class Session:
 
     # -- applying
 
+    def prepare(self, profile: Dict[str, Any]) -> Journal:
+        """What applying a profile needs (``Work.prepare``). Changes nothing. Raises Refused if the
+        profile must not be applied here now."""
+        prepared = self.work.prepare(profile)
+        self._tell_if("; ".join(self.work.warnings))
+        self._refuse_drift(prepared["interfaces"])
+        return prepared
+
     def _apply(self, job: Job, name: str, profile: Dict[str, Any]) -> None:
         begin = self.world.now()
         with programs.keeping(ROLLBACK):
-            journal = self._journal_of(job, name, self.work.prepare(profile))
-        self._tell_if("; ".join(self.work.warnings))
-        self._refuse_drift(journal["interfaces"])
+            journal = self._journal_of(job, name, self.prepare(profile))
         try:
             self._complete_baseline(journal["interfaces"])
             self.store.save_journal(journal)
