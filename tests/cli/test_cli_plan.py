@@ -53,7 +53,7 @@ def test_a_plan(here, site, tmp_path):
     assert "3 cases, 9 runs with 3 of each" in text
     assert "expected time  at most" in text
     assert "trial limit    10 min" in text
-    assert "2 of 2 contracts judge a case of this plan" in text
+    assert "2 of 2 clauses judge a case of this plan" in text
     assert "requirements.yaml:5 (line 5): latency_us at most 9 us" in text
     assert "2 cases: netpipe.mpich-ofi.default.2n, netpipe.tcp.default.2n" in text
     assert "without a requirement" in text
@@ -107,7 +107,7 @@ def test_a_plan_of_a_selection(here, site, tmp_path):
     code, text, _ = here("plan", "--site", site, *words)
     assert code == 0
     assert "1 case, 1 run with" in text
-    assert "1 of 2 contracts" in text
+    assert "1 of 2 clauses" in text
     assert "not tested: the selection leaves out its cases" in text
 
 

@@ -319,9 +319,7 @@ def test_a_waiver_names_a_contract_and_nothing_else():
 
 def test_a_waiver_of_several_clauses_is_an_error():
     other = CONTRACT.replace("latency_us", "other_us")
-    assert "2 contracts have this source, and a waiver is of one" in problem(
-        WAIVER, CONTRACT + other
-    )
+    assert "2 clauses have this source, and a waiver is of one" in problem(WAIVER, CONTRACT + other)
     metric_of_one = WAIVER.replace("    by:", "    metric: other_us\n    by:")
     assert len(requirements(CONTRACT + other, metric_of_one).waivers) == 1
     wrong = WAIVER.replace("    by:", "    metric: latency_ms\n    by:")

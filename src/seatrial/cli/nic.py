@@ -33,7 +33,7 @@ Site = Annotated[
     str, typer.Option("--site", "-s", help="Site of the profiles; default: as installed.")
 ]
 Node = Annotated[
-    str, typer.Option("--node", "-w", help="Node of a running lab; default: this machine.")
+    str, typer.Option("--node", "-w", help="Node of a running native lab; default: this machine.")
 ]
 Instance = Annotated[
     str, typer.Option("--instance", "-i", help="Name of the lab; default: of its site.")
@@ -136,7 +136,9 @@ def apply(
     interface: Interfaces = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Apply a profile by hand, until `restore`. The node refuses jobs with a profile.
+    """Apply a profile by hand, until `restore`.
+
+    Drain the node first: until `restore` it refuses every job, and Slurm drains it.
 
     Example: seatrial nic apply --profile jumbo --node n1 --dry-run
     """

@@ -1,4 +1,4 @@
-"""``seatrial plan``: the cases, jobs, time and contracts of a trial, without running it."""
+"""``seatrial plan``: the cases, jobs, time and clauses of a trial, without running it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plan(
         Path, typer.Option(help="Folder of earlier trials; default: trials/.", show_default=False)
     ] = TRIALS,
 ) -> None:
-    """Show the jobs, time and contracts of a trial, without running it.
+    """Show the jobs, time and clauses of a trial, without running it.
 
     Example: seatrial plan --site harbour --check netpipe --repeats 1
     """
@@ -61,7 +61,7 @@ def plan(
     print_jobs(checked, jobs)
     print_time(checked, jobs, earlier)
     out.print()
-    print_contracts(checked)
+    print_clauses(checked)
     print_missing(checked)
 
 
@@ -175,16 +175,16 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def print_contracts(checked: CheckedSite, prefix: str = "") -> None:
-    """The cases that each contract judges, and the contracts that judge none."""
-    contracts = checked.requirements.contract
-    if not contracts:
-        out.print(f"{prefix}no contracts in requirements.yaml")
+def print_clauses(checked: CheckedSite, prefix: str = "") -> None:
+    """The cases that each clause judges, and the clauses that judge none."""
+    clauses = checked.requirements.contract
+    if not clauses:
+        out.print(f"{prefix}no clause (basis: contract) in requirements.yaml")
         return
     out.print()
-    tested = sum(bool(checked.judged[rule.id]) for rule in contracts)
-    out.print(f"{prefix}{tested} of {len(contracts)} contracts judge a case of this plan:")
-    for rule in contracts:
+    tested = sum(bool(checked.judged[rule.id]) for rule in clauses)
+    out.print(f"{prefix}{tested} of {len(clauses)} clauses judge a case of this plan:")
+    for rule in clauses:
         cases = checked.judged[rule.id]
         t = rule.threshold
         out.print(f"  {rule.id} ({t.source}): {t.metric} {rule.text()}")

@@ -65,7 +65,8 @@ def predict(
         typer.Option(help="A program built by smpicc or smpif90 instead."),
     ] = None,
     figure: Annotated[
-        str, typer.Option(metavar="REGEX", help="Its time in s in its output; default: all of it.")
+        str,
+        typer.Option(metavar="REGEX", help="Matches its time in s; default: the whole run."),
     ] = "",
     measured: Annotated[
         str, typer.Option(help="Its measured times, NODES=SECONDS: 4=12.1,8=7.3.")

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from seatrial.base.errors import InputError, Problem
-from seatrial.cli.plan import print_contracts
+from seatrial.cli.plan import print_clauses
 from seatrial.cli.screen import out
 from seatrial.cli.trial_folders import writing
 from seatrial.plan.check import CheckedSite, check_site
@@ -58,7 +58,7 @@ def check(
 ) -> None:
     """Check the files of sites. It runs nothing.
 
-    Prints each error with file, line, field and correction, and the cases that each contract
+    Prints each error with file, line, field and correction, and the cases that each clause
     judges.
 
     Example: seatrial site check harbour
@@ -82,7 +82,7 @@ def check(
             *checked_site.notes,
         ]:
             out.print(f"{name}: note: {sentence}", markup=False)
-        print_contracts(checked_site, prefix=f"{name}: ")
+        print_clauses(checked_site, prefix=f"{name}: ")
 
 
 @app.command()

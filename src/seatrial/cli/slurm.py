@@ -149,7 +149,10 @@ def _next_steps(steps: list[installing.Step], layout: Layout, site: str, root: P
     if layout.unit in paths:
         inside = "" if root == Path("/") else f" --root={root}"
         lines.append(f"on nodes: systemctl{inside} enable {Path(layout.unit).name}")
-    lines.append("on the controller: scontrol reconfigure; the first time, restart slurmctld")
+    lines.append(
+        "on the controller: scontrol reconfigure; the first time, restart slurmctld, and slurmd on "
+        "the nodes"
+    )
     lines.append(f"then: seatrial slurm check --site {site}")
     out.print("Next:")
     for number, line in enumerate(lines, 1):
@@ -166,7 +169,10 @@ def uninstall(
     slurm_conf: SlurmFolder = DEFAULT.slurm,
     units: Units = DEFAULT.units,
     not_in_use: Annotated[
-        bool, typer.Option("--not-in-use", help="Slurm runs, cannot be asked, and uses no file.")
+        bool,
+        typer.Option(
+            "--not-in-use", help="Also if scontrol does not answer: Slurm does not use the files."
+        ),
     ] = False,
 ) -> None:
     """Remove the installed files. First remove the Include line from slurm.conf.

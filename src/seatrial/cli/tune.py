@@ -65,7 +65,8 @@ def tune(
         float, typer.Option(metavar="N", help="Limit of all runs together.")
     ] = NODE_HOURS,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder; of a tune: continue it.")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder of the result, or of a tune to continue."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the plan and its node hours.")

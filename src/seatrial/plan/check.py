@@ -121,7 +121,7 @@ def _matrix(site: Site, complete: Stack) -> Matrix:
 
 
 def _explain_untested(checked: CheckedSite, selected: Plan, default: Plan) -> None:
-    """Find out why contracts do not judge cases.
+    """Find out why clauses do not judge cases.
 
     ``selected``, ``default``: the plans with a complete stack, with the user's selection and
     without.

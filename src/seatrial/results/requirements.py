@@ -6,7 +6,7 @@ relative to the metric's ``peers``. ``seatrial.results.judge`` compares figures 
 
 A contract is a clause. A waiver names one clause by its ``source``.
 
-To a figure apply all contracts that match, and the most specific of the other entries (baseline,
+To a figure apply all clauses that match, and the most specific of the other entries (baseline,
 relative). An exact word counts more than a list of words, a list more than a pattern, a pattern
 more than nothing or ``*``; the weights of the selection's keys and of the metric are added. Of
 equally specific entries the last one applies.
@@ -342,10 +342,10 @@ class Document(Entry):
                 metrics = [self.requirements[i].metric for i in named]
                 distinct = len(set(metrics)) == len(metrics)
                 yield (
-                    f"{len(named)} contracts have this source, and a waiver is of one",
+                    f"{len(named)} clauses have this source, and a waiver is of one",
                     f"add for example 'metric: {metrics[0]}'"
                     if distinct
-                    else "give each of these contracts a source of its own",
+                    else "give each of these clauses a source of its own",
                     where,
                 )
             elif named[0] in seen:
@@ -469,7 +469,7 @@ class Requirements:
         return [rule for rule in self.rules if rule.threshold.basis == "contract"]
 
     def applying(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
-        """The rules that apply: all contracts, then the most specific of the others."""
+        """The rules that apply: all clauses, then the most specific of the others."""
         return self.of(case, metric).applying(location)
 
     def is_informative(self, case: Case, metric: str, location: str | None = None) -> bool:
@@ -527,7 +527,7 @@ class MetricRequirements:
         self._known: dict[bool, tuple[list[Rule], bool]] = {}  # by whether there is a location
 
     def applying(self, location: str | None) -> list[Rule]:
-        """The rules that apply: all contracts, then the most specific of the others."""
+        """The rules that apply: all clauses, then the most specific of the others."""
         return self._at(location)[0]
 
     def matching(self, location: str | None) -> list[Rule]:
@@ -550,12 +550,12 @@ class MetricRequirements:
 
     def _find(self, location: str | None) -> tuple[list[Rule], bool]:
         matching = self.matching(location)
-        contracts = [rule for rule in matching if rule.threshold.basis == "contract"]
+        clauses = [rule for rule in matching if rule.threshold.basis == "contract"]
         others = [rule for rule in matching if rule.threshold.basis != "contract"]
         # max() returns the first of equals; reversed, that is the last in the file.
         winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
         informative = any(fits(i.select.location, location or "") for i in self._informative)
-        return contracts + ([winner] if winner else []), informative
+        return clauses + ([winner] if winner else []), informative
 
 
 def load_requirements(path: Path | str, content: bytes | None = None) -> Requirements:

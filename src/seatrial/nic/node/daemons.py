@@ -45,8 +45,8 @@ class Daemons(Tree):
             getattr(self, "_check_" + daemon.lower().replace("-", "_"))(interface, settings)
 
     def _check_irqbalance(self, interface: str, _: List[str]) -> None:
-        raise Refused("irqbalance runs and would move the interrupts again: stop it on the "
-                      "nodes under test, or ban their lines (IRQBALANCE_ARGS)")  # fmt: skip
+        raise Refused("irqbalance runs and would move the interrupts again (also banned ones): "
+                      "stop it on the nodes under test, or leave irq_affinity out")  # fmt: skip
 
     def _check_tuned(self, interface: str, _: List[str]) -> None:
         active = [name for file in ACTIVE for name in self.text(file).split()]
