@@ -169,6 +169,32 @@ def test_streams_count_where_netpipe_did_not_end():
     assert "n1-n2" not in values(parsed, "latency_us")
 
 
+DEAD = {"pair": [0, 1], "round": None, "failed": "no result within 20 s"}
+HANGS = {**pair(0, 1, None), "text": "", "failed": "NPtcp did not end within 18 s"}
+ASTRAY = {**pair(0, 1, None), "bytes": [{"eth1": 1000, "eth0": 10**7}] * 2}
+
+
+@pytest.mark.parametrize(
+    ("alone", "reason"),
+    [
+        (DEAD, "no result within 20 s"),
+        (HANGS, "NetPIPE: NPtcp did not end within 18 s"),
+        (ASTRAY, "n1: eth1 carried 1000 of"),
+    ],
+    ids=["dead", "hangs", "astray"],
+)
+def test_a_link_that_fails_alone_is_named_though_its_round_was_good(
+    alone: dict[str, Any], reason: str
+) -> None:
+    parsed = parse(*whole(l0_1={"latency": 200.0}), alone, *controls((2, 3), (1, 2)))
+    assert list(parsed.unmeasured) == ["n1-n2"]
+    assert parsed.unmeasured["n1-n2"].startswith(f"measured alone: {reason}")
+    again = pair(0, 1, None, latency=11.0)
+    parsed = parse(*whole(l0_1={"latency": 200.0}), alone, again, *controls((2, 3), (1, 2)))
+    assert parsed.unmeasured == {}
+    assert values(parsed, "latency_us")["n1-n2"] == 11.0
+
+
 def test_traffic_over_another_network_is_no_figure():
     carried = {"eth1": 1000, "eth0": 10**7}
     line = {**pair(0, 1), "bytes": [carried, carried]}

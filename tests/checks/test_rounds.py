@@ -334,6 +334,28 @@ def test_a_pair_that_never_works_does_not_take_the_time_of_suspects() -> None:
     assert tried.index((5, 6)) < tried.index((0, 1))
 
 
+@pytest.mark.parametrize("partly", [False, True])
+def test_what_works_beside_others_and_fails_alone_is_tried_once_more(partly: bool) -> None:
+    in_rounds = figures(8, {(5, 6): 4.0})
+    coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
+    coordinator.options = {"suspect_factor": 1.5, "most_alone": 99, "two_way": two_way.__file__,
+                           "at_once": 4}  # fmt: skip
+    coordinator.connections, coordinator.failed = dict.fromkeys(range(8)), []
+    coordinator.begun, coordinator.apart, tried = rounds.time.monotonic(), {}, []
+
+    def measure(wanted: list, *_: object) -> dict:
+        tried.extend(wanted)
+        whole = {one: in_rounds[one] for one in wanted}
+        if (5, 6) in whole:
+            streams = {key: 1.0 for key in in_rounds[5, 6] if key[0] == "stream_MB_s"}
+            return {(5, 6): streams} if partly else {}
+        return whole
+
+    coordinator.measure = measure
+    coordinator.alone(in_rounds, rounds.time.monotonic() + 60)
+    assert tried.count((5, 6)) == rounds.FAILURES
+
+
 def test_what_failed_once_is_measured_alone_until_it_is_as_good_as_others(tmp_path: Path) -> None:
     """The higher number of this pair serves."""
     once = "[ -e failed ] || { touch failed; exit 3; }"

@@ -178,14 +178,22 @@ class _Measured:
 
 
 @dataclass
+class _Tries:
+    """All measurements in rounds, or all alone."""
+
+    failed: dict[str, str] = field(default_factory=dict)  # link -> why, at least once
+    whole: set[str] = field(default_factory=set)  # links that have all figures from one
+
+
+@dataclass
 class _Record:
     """What the record of a step comes to. ``unmeasured``: node or link -> why."""
 
     names: list[str] = field(default_factory=list)
     measured: list[_Measured] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)  # link -> why, at least once
-    whole: set[str] = field(default_factory=set)  # links with all figures
+    in_rounds: _Tries = field(default_factory=_Tries)
+    alone: _Tries = field(default_factory=_Tries)
     absent: list[str] = field(default_factory=list)
     rounds: int = 0
     seconds: float = 0.0
@@ -299,10 +307,11 @@ def _read_pair(
     low, high = (record.names[at] for at in line.pair)
     first, second = sorted((low, high))
     link = f"{first}-{second}"
+    tries = record.alone if line.round is None else record.in_rounds
     if line.round is not None:
         record.rounds = max(record.rounds, line.round + 1)
     if line.streams is None or line.bytes is None:
-        record.failed.setdefault(link, line.failed or "its record has no figures")
+        tries.failed.setdefault(link, line.failed or "its record has no figures")
         return
     table = Parsed(metrics=[])
     try:
@@ -311,14 +320,14 @@ def _read_pair(
         table = netpipe.parse(line.text, int(settings.max_bytes))
     except ParseError as error:
         # The streams are figures all the same, and the failure is on record.
-        record.failed[link] = f"NetPIPE: {error}"
+        tries.failed[link] = f"NetPIPE: {error}"
     moved = table.moved_bytes + sum(count for count, _ in line.streams)
     for node, carried in zip((low, high), line.bytes, strict=True):
         if carried.get(job.interface, 0) < moved:
             others = ", ".join(
                 f"{name} {n}" for name, n in carried.items() if name != job.interface
             )
-            record.failed[link] = (
+            tries.failed[link] = (
                 f"{node}: {job.interface} carried {carried.get(job.interface, 0)} of {moved} bytes "
                 f"(others: {others or 'none'}): the network under test did not carry the traffic"
             )
@@ -349,18 +358,20 @@ def _read_pair(
         )
     )
     if table.metrics:
-        record.whole.add(link)
+        tries.whole.add(link)
 
 
 def _complete(record: _Record) -> None:
     """Name the links without all figures. Those of a node that was left out are named by the node,
     and so are those of a node without a measured link: its interface carried nothing.
 
-    A pair that failed in its round, by load or for once, may have its figures from alone.
+    A pair that failed in its round, by load or for once, may have its figures from alone. Nothing
+    excuses one that works in its round only.
     """
+    failed = {**record.alone.failed, **record.in_rounds.failed}
 
     def reason(first: str, second: str) -> str:
-        return record.failed.get("-".join(sorted((first, second))), "the time of the step was over")
+        return failed.get("-".join(sorted((first, second))), "the time of the step was over")
 
     present = sorted(set(record.names) - set(record.absent))
     linked = {node for measured in record.measured for node in measured.link}
@@ -373,8 +384,10 @@ def _complete(record: _Record) -> None:
     for at, first in enumerate(present):
         for second in present[at + 1 :]:
             link = f"{first}-{second}"
-            if link not in record.whole:
+            if link not in record.in_rounds.whole | record.alone.whole:
                 record.unmeasured[link] = reason(first, second)
+            elif link in record.alone.failed and link not in record.alone.whole:
+                record.unmeasured[link] = f"measured alone: {record.alone.failed[link]}"
 
 
 # -- what is slow

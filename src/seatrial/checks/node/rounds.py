@@ -42,6 +42,7 @@ GRACE_S = 10  # for an answer to an order to stop
 SILENT_LINKS = 3
 CONTROLS = 5  # good links that are measured alone, and one more for each bad one
 TRIES = 5  # of a link alone, as long as it is slow
+FAILURES = 2  # of a link alone that has figures from its round
 ALONE_LEAST_S = 30  # for what is measured alone; or as long as the rounds took
 
 
@@ -405,9 +406,12 @@ class Coordinator:
         left = self.options["most_alone"]
         usual, bad = {}, set()  # type: dict, set
 
+        def best_of(link, usual):
+            return self._best(link, usual, factor, with_fit, budget, in_rounds.get(link, {}))
+
         def control(count):
             for link in good[:count]:
-                for metric, value in self._best(link, {}, factor, with_fit, budget).items():
+                for metric, value in best_of(link, {}).items():
                     usual.setdefault(metric[0], []).append(value)
             del good[:count]
 
@@ -415,7 +419,7 @@ class Coordinator:
             """Measure suspects; keep those that are slow alone, too."""
             middles = {metric: median(values) for metric, values in usual.items()}
             for link in links[:left]:
-                best = self._best(link, middles, factor, with_fit, budget)
+                best = best_of(link, middles)
                 if any(best[key] > middles.get(key[0], best[key]) + factor for key in best):
                     bad.add(link)
             return len(links[:left])
@@ -429,21 +433,25 @@ class Coordinator:
         # Each is compared with the median of the others that were measured alone.
         control(len(bad))
 
-    def _best(self, link, usual, factor, with_fit, budget):
+    def _best(self, link, usual, factor, with_fit, budget, had):
         """Measure a link alone, again as long as it is slow. Returns the best of its figures.
 
         Another program makes a measurement slower and none faster; a bad cable is slow each time.
+        A link that lacks figures that it ``had`` in its round is tried once more.
         """
-        best = {}  # type: dict
+        best, failures = {}, 0  # type: dict, int
         for _ in range(TRIES):
             if time.monotonic() > budget:
                 break
-            figures = self.measure([link], 1, None).get(link)
-            if not figures:
-                break  # no load is its excuse
+            figures = self.measure([link], 1, None).get(link) or {}
             for key, value in figures.items():
                 value = with_fit.badness(value, BETTER[key[0]])
                 best[key] = min(value, best.get(key, value))
+            if not figures or set(had).difference(figures):
+                failures += 1
+                if not had or failures == FAILURES:
+                    break  # no load is its excuse
+                continue
             if all(best[key] <= usual.get(key[0], best[key]) + factor for key in best):
                 break
         return best
