@@ -245,6 +245,17 @@ def test_a_sample_in_doubt_does_not_count_beside_others():
         assert (judgement.verdict, judgement.samples) == ("pass", [30.0, 30.0])
 
 
+def test_a_pass_does_not_rest_on_fewer_samples_than_are_in_doubt_beyond_the_bound():
+    runs = [run(NETPIPE, metric(30.0)), *(run(NETPIPE, DOUBTFUL, repeat=i) for i in (1, 2))]
+    (judgement,) = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert (judgement.verdict, judgement.samples) == ("inconclusive", [30.0])
+    assert "2 samples that do not count" in judgement.explanation
+    within = replace(DOUBTFUL, value=31.0)
+    runs = [runs[0], *(run(NETPIPE, within, repeat=i) for i in (1, 2))]
+    (judgement,) = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert judgement.verdict == "pass"
+
+
 def test_an_impossible_figure_is_an_error_of_its_case():
     bad = replace(metric(1.0), impossible="latency_us is 1 us, below its limit")
     error = error_run(NETPIPE, "latency_us is 1 us, below its limit").model_copy(
@@ -347,10 +358,38 @@ def pairs_runs(links, repeats=1, better="higher"):
             PAIRS,
             *(metric(v, "bandwidth_MB_s", "MB/s", better, location=k) for k, v in links.items()),
             repeat=i,
-            nodes=["n1", "n2", "n3", "n4"],
+            nodes=sorted({node for link in links for node in link.split("-")}),
         )
         for i in range(repeats)
     ]
+
+
+def on_nodes(repeat, *nodes, **fields):
+    """A run on n1 and n2 that has the figure of these nodes."""
+    figures = (metric(30.0, location=node) for node in nodes)
+    return run(NETPIPE, *figures, repeat=repeat, nodes=["n1", "n2"], **fields)
+
+
+def test_a_node_without_the_figure_of_the_others_is_an_error():
+    runs = [on_nodes(repeat, "n1") for repeat in range(3)]
+    passed, error = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert (passed.verdict, error.verdict, error.location) == ("pass", "error", "n2")
+    assert error.explanation.endswith(": no run reported latency_us of n2, as of other nodes")
+    conclusion = verdict(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert (conclusion.verdict, conclusion.clauses[0].status) == ("incomplete", "not tested")
+
+
+def test_a_figure_of_a_node_in_only_some_runs_is_no_pass():
+    runs = [on_nodes(0, "n1", "n2"), on_nodes(1, "n1"), on_nodes(2, "n1")]
+    found = {one.location: one for one in judge(trial(NETPIPE), runs, requirements(CONTRACT))}
+    assert (found["n1"].verdict, found["n2"].verdict) == ("pass", "error")
+    assert "only 1 of the 3 valid runs on n2 reported it" in found["n2"].explanation
+    # A run that says why it has none, and one on other nodes, miss nothing.
+    runs[1].unmeasured["n2"] = "its link was down"
+    runs[2].job.nodes[:] = ["n1", "n3"]
+    found = {one.location: one for one in judge(trial(NETPIPE), runs, requirements(CONTRACT))}
+    assert found["n2"].verdict == "error"
+    assert "was not measured: its link was down" in found["n2"].explanation
 
 
 def test_a_case_without_a_figure_is_an_error():

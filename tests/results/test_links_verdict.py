@@ -124,6 +124,20 @@ def test_a_round_does_not_count_where_another_run_measured_the_link_alone(tmp_pa
     alone = {"n1-n2": 11.0, "n3-n4": 10.0, "n5-n6": 9.0}
     verdict = conclusion(tmp_path, run({}, alone), run({"n1-n2": 2.9}))
     assert verdict.verdict == "accept"
+    # Rounds are ten times slower: beside peers measured alone they say nothing.
+    assert conclusion(tmp_path, run({}, alone), run({}), run({})).verdict == "accept"
+
+
+def test_a_figure_alone_is_not_compared_with_one_of_a_round(tmp_path):
+    """As of two profiles: with the load of the round the other one seems as slow."""
+    rule = "select: {check: links}, metric: latency_us, basis: relative, at_most: 1.1"
+    other = "relative_to: {check: links, metric: latency_us, location: n3-n4}"
+    rule = f"schema: 1\nrequirements:\n  - {{{rule}, {other}}}\n"
+    rule += "informative:\n  - {select: {}, metric: stream_MB_s, reason: r}\n"
+    verdict = of_rules(tmp_path, rule, run({}, {"n1-n2": 100.0}))
+    assert verdict.counts["inconclusive"] == 1
+    assert "and this link alone; with pairs_at_once: 1 of links" in verdict.findings[0]
+    assert of_rules(tmp_path, rule, run({})).verdict == "accept"
 
 
 @pytest.mark.parametrize("basis", ["relative", "contract"])

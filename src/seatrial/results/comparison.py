@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,7 @@ from seatrial.results.peers import Peers, typical
 from seatrial.results.record import Judgement, Trial
 from seatrial.results.requirements import Rule
 from seatrial.results.statistics import Limit, Statistic
-from seatrial.results.wording import Explanation, number, requirement, some
+from seatrial.results.wording import Explanation, number, plural, requirement, some
 
 #: Greatest probability that all samples of a sound location break a bound by chance, below which
 #: the machine's load does not excuse them.
@@ -44,7 +44,13 @@ class Context(NamedTuple):
     peers: Peers
     locations: Locations
     runs: int  # how many runs of the case are valid
+    runs_on: Mapping[str, int]  # how many of them had a node, and did not say that it is unmeasured
     slow: dict[End, float]  # what was slow in its rounds and alone, and by which factor
+
+    def expected(self, location: str | None) -> int:
+        """How many runs must have a figure of a node, or of the case as a whole. 0: of a link,
+        which a run names if it could not measure it."""
+        return self.runs if location is None else self.runs_on.get(location, 0)
 
     def blamed(self, location: str | None) -> tuple[float, str]:
         """By how much the fit over all links found a location slow, or a node of it, and which;
@@ -102,9 +108,19 @@ class Comparison:
                 "links are slow"
             )
             return self._record("inconclusive", text, limits)
-        reporting = len(set(self.figure.runs)) + self.figure.left_out
-        if self.figure.location is None and 0 < reporting < self.context.runs:
-            text = f"only {reporting} of the {self.context.runs} valid runs reported it"
+        broken = self._left_out_beyond(limits)
+        if broken > len(self.samples):
+            text = (
+                f"{self.name} decides nothing: {broken} samples that do not count (in doubt, or of "
+                "a round beside others) break the bound, and only "
+                f"{plural(len(self.samples), 'sample')} that counts is within it"
+            )
+            return self._record("inconclusive", text, limits)
+        reporting = len(set(self.figure.runs)) + len(self.figure.left_out)
+        expected = self.context.expected(self.figure.location)
+        if 0 < reporting < expected:
+            on = f" on {self.figure.location}" if self.figure.location else ""
+            text = f"only {reporting} of the {expected} valid runs{on} reported it"
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)
         is_within = all(limit.includes(self.samples) for limit in limits)
         text = "" if is_within else self._explanation().within(limits)
@@ -226,6 +242,11 @@ class Comparison:
             return f"{comparison} is not above zero"
         if other.doubt:
             self.reference_doubt = f"{comparison} is in doubt: {other.doubt}"
+        elif self.figure.alone and other.alone is False:
+            self.reference_doubt = (
+                f"{comparison} was measured in a round, beside others, and this link alone; with "
+                "pairs_at_once: 1 of links in site.yaml nothing is beside a link"
+            )
         if of.same_run:
             return self._pair_by_run(other, name)
         # The bound is taken of the other's best sample, or of its median (``typical``).
@@ -314,6 +335,13 @@ class Comparison:
         if verdict == "pass" and self._is_by_disturbed_reference(limit):
             return "inconclusive"
         return verdict
+
+    def _left_out_beyond(self, limits: list[Limit]) -> int:
+        """How many samples that do not count break a bound. Those of rounds have no bound beside
+        peers that were measured alone."""
+        if self.rule.threshold.peers and self.figure.alone:
+            return 0
+        return sum(any(limit.excess(x) > 0 for limit in limits) for x in self.figure.left_out)
 
     def _within(self, limit: Limit) -> int:
         return sum(limit.excess(x) <= 0 for x in self.samples)

@@ -62,7 +62,7 @@ class Figure:
     fault: str = ""  # why the samples cannot be judged
     doubt: str = ""  # why the samples decide nothing; each of them is in doubt
     doubt_factor: float = 1.0  # the highest of those of the samples; infinite: one is unknown
-    left_out: int = 0  # number of samples that do not count, and are not among ``samples``
+    left_out: tuple[float, ...] = ()  # samples that do not count, and are not among ``samples``
     alone: bool | None = None  # of a link, as in ``Metric``
     _median: float | None = None
     _spread: float | None = None
@@ -170,7 +170,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     """The figures of all valid runs, each with its samples in the order of the repeats.
 
     A sample in doubt is left out if another run has one that is not, and a sample of a link in its
-    round if another run measured the link alone: that run had a reason to.
+    round if another run measured the link alone. ``Comparison`` says when they forbid a pass.
     """
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
     locations = Locations(runs)
@@ -196,7 +196,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             elif not leave_out:
                 figure.values.append(m.value)
             if leave_out:
-                figure.left_out += 1
+                figure.left_out = (*figure.left_out, m.value)
                 continue
             figure.doubt, figure.alone = m.doubt, m.alone
             if m.doubt:

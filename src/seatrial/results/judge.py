@@ -7,7 +7,7 @@ judgements in ``seatrial.results.verdict``.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from seatrial.results.figures import (
     is_valid,
     slow_alone,
 )
-from seatrial.results.locations import End, Locations
+from seatrial.results.locations import End, Locations, natural
 from seatrial.results.peers import Peers
 from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule, Threshold
@@ -39,6 +39,8 @@ class _OfAll(NamedTuple):
     figures: Figures
     locations: Locations
     slow: dict[tuple[Case, str], dict[End, float]]  # as ``slow_alone``
+    valid: Counter[Case]  # how many runs are valid
+    valid_on: dict[Case, Counter[str]]  # the same for each node that they measured
 
 
 @no_collections()
@@ -58,8 +60,18 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     figures, defects = _collected(trial, runs)
     runs = [run for run in runs if run.case not in defects]
     errors = case_errors(trial, runs)
-    of_all = _OfAll(trial, figures, Locations(runs), slow_alone(runs))
-    valid = Counter(run.case for run in runs if is_valid(run))
+    valid = [run for run in runs if is_valid(run)]
+    valid_on: dict[Case, Counter[str]] = defaultdict(Counter)
+    for run in valid:
+        valid_on[run.case].update(set(run.job.nodes) - run.unmeasured.keys())
+    of_all = _OfAll(
+        trial,
+        figures,
+        Locations(runs),
+        slow_alone(runs),
+        Counter(run.case for run in valid),
+        valid_on,
+    )
     judgements: list[Judgement] = []
     for case, by_metric in figures.items():
         if case in errors and case not in defects:
@@ -69,7 +81,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
         before = len(judgements)
         try:
             for alike in in_order(by_metric):
-                judgements += _of_metric(alike, requirements, of_all, valid[case])
+                judgements += _of_metric(alike, requirements, of_all)
         except Exception as error:
             # A job user writes the figures, also some that nobody thought of. They must not hide
             # the verdict on the other cases.
@@ -101,9 +113,9 @@ def _collected(trial: Trial, runs: Sequence[Run]) -> tuple[Figures, dict[Case, s
 
 
 def _of_metric(
-    alike: list[Figure], requirements: Requirements, of_all: _OfAll, valid: int
+    alike: list[Figure], requirements: Requirements, of_all: _OfAll
 ) -> Iterator[Judgement]:
-    """The judgements on one metric of one case, of which ``valid`` runs are valid."""
+    """The judgements on one metric of one case."""
     case, metric = alike[0].case, alike[0].metric
     thresholds = requirements.of(case, metric)
     # Links measured alone are compared with one another: the others had load beside them.
@@ -113,7 +125,8 @@ def _of_metric(
             of_all.figures,
             Peers(_comparable(alike, alone)),
             of_all.locations,
-            valid,
+            of_all.valid[case],
+            of_all.valid_on[case],
             of_all.slow.get((case, metric), {}),
         )
         for alone in {figure.alone for figure in alike}
@@ -128,6 +141,26 @@ def _of_metric(
             yield plain[key].judgement(figure) or Comparison(figure, rule, context).judgement()
         if not rules and not thresholds.is_informative(figure.location):
             yield _missing(figure, name_of(figure, of_all.locations), of_all.trial.no_baselines)
+    measured = {figure.location for figure in alike}
+    nodes = of_all.valid_on[case]
+    if measured & nodes.keys():
+        for node in sorted(nodes.keys() - measured, key=natural):
+            for rule in thresholds.applying(node):
+                yield _without_figure(case, metric, node, rule)
+
+
+def _without_figure(case: Case, metric: str, node: str, rule: Rule) -> Judgement:
+    """The error of a node without a figure that other nodes of the case have."""
+    return Judgement(
+        case=case,
+        metric=metric,
+        location=node,
+        verdict="error",
+        unit=rule.threshold.unit or "",
+        statistic=rule.statistic,
+        requirement=rule.record,
+        explanation=f"{case.id}: no run reported {metric} of {node}, as of other nodes",
+    )
 
 
 def _is_of_machine(threshold: Threshold) -> bool:
@@ -189,6 +222,8 @@ class PlainPasses:
     def judgement(self, figure: Figure) -> Judgement | None:
         """The judgement of a figure that plainly passes; None for any other."""
         if not self.usable or figure.location is None or figure.fault or figure.doubt:
+            return None
+        if figure.left_out or len(figure.values) < self.context.expected(figure.location):
             return None
         if self.form == "peers" and self.context.blamed(figure.location)[0]:
             return None
