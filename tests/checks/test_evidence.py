@@ -265,6 +265,24 @@ def test_each_network_that_was_used_at_once_needs_its_volume(job):
     assert evidence.collect(check, STEP, job).proof.network == "test"
 
 
+def test_a_lost_link_of_a_network_that_was_used_at_once(job):
+    class TwoRails(FakeCheck):
+        def parse(self, step, folder):
+            parsed = super().parse(step, folder)
+            return replace(parsed, moved_bytes=0, moved_beside={"mgmt": 10})
+
+    for node in ("n1", "n2"):
+        read = json.loads((job / f"net.{node}.json").read_text())
+        read["after"]["interfaces"]["eth0"]["rx_bytes"] += 20
+        (job / f"net.{node}.json").write_text(json.dumps(read))
+    result = evidence.collect(TwoRails(), STEP, job)
+    assert (result.reason, result.proof.network) == ("", "mgmt")
+    read["after"]["interfaces"]["eth0"]["link"] = "down"
+    (job / "net.n2.json").write_text(json.dumps(read))
+    result = evidence.collect(TwoRails(), STEP, job)
+    assert (result.phase, result.reason) == ("link", "step net: n2: eth0 (mgmt) has no link")
+
+
 @pytest.mark.parametrize("error", [ParseError("no table"), FileNotFoundError("net.err")])
 def test_output_that_cannot_be_parsed(job, error):
     result = collected(job, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,6 +90,7 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
             [file.read_text(errors="replace") for file in reports],
             (folder / f"{step.name}.ended.json").read_text(errors="replace"),
             job.interface,
+            {job.own_interfaces[name]: rail.network for name, rail in job.rails.items()},
         )
 
     def metrics(self) -> dict[str, DeclaredMetric]:
@@ -99,15 +100,20 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
         }
 
 
-def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Parsed:
+def parse(
+    plan: str, reports: Sequence[str], ended: str, interface: str, networks: Mapping[str, str]
+) -> Parsed:
     """Read the files of a run.
 
     ``plan``: JSON, the list of streams. ``reports``: iperf3's JSON for each stream, in the same
-    order. ``ended``: JSON, the ends of the streams in seconds of one clock.
+    order. ``ended``: JSON, the ends of the streams in seconds of one clock. ``networks``: the own
+    interface of a network -> the network that has its traffic, another one's for a member of a
+    bond.
 
     Metrics: ``bandwidth_MB_s``, the sum of the bandwidths at the receivers;
-    ``slowest_stream_MB_s``. ``moved_bytes``: the payload of the streams through ``interface``. A
-    stream through a member of a bond goes through the bond.
+    ``slowest_stream_MB_s``. ``moved_bytes``: the payload of the streams through ``interface``,
+    which is under test; ``moved_beside``: that of the others. A stream through a member of a bond
+    goes through the bond.
 
     Raises ParseError, also if the streams overlap for less than ``LEAST_OVERLAP`` percent: the
     network then never carried the sum of their rates.
@@ -123,10 +129,14 @@ def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Pars
             f"the streams did not run at the same time: they overlap for {overlap:.0f} % of the "
             f"longest one's time, and a sum needs at least {LEAST_OVERLAP} %"
         )
-    moved = 0
+    moved, beside = 0, dict[str, int]()
     for stream, report in zip(streams, parsed, strict=True):
         if stream["through"] == interface:
             moved += report.moved_bytes
+        elif (network := networks.get(stream["interface"])) is None:
+            raise ParseError(f"a stream used {stream['interface']}, of no network of tcp_streams")
+        else:
+            beside[network] = beside.get(network, 0) + report.moved_bytes
     seconds = min(float(report.facts["seconds"]) for report in parsed)
     return Parsed(
         metrics=[
@@ -139,6 +149,7 @@ def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Pars
             "together_percent": overlap,
         },
         moved_bytes=moved,
+        moved_beside=beside,
     )
 
 

@@ -78,7 +78,10 @@ def collect(check, step, folder: Path) -> StepEvidence:
     network, interface = check.network, check.interface
     if step.may_lose_nodes and evidence.parsed and not evidence.phase:
         return leave_out(check, evidence, title)
-    if lost := rails.lost_links(evidence.nodes, network, interface):
+    lost = rails.lost_links(evidence.nodes, network, interface)
+    for other, name in beside(evidence):
+        lost = lost or rails.lost_links(evidence.nodes, other, name)
+    if lost:
         reason = evidence.reason.removeprefix(f"{title}: ").removeprefix(f"{title} ")
         return evidence.fail("link", "; ".join(filter(None, (f"{title}: {lost}", reason))))
     if evidence.phase in ("run", "path"):
@@ -86,6 +89,14 @@ def collect(check, step, folder: Path) -> StepEvidence:
         hint = rails.exchanged(evidence.nodes, network, interface, check.tested_interfaces)
         evidence.reason = "; ".join(filter(None, (lacking, evidence.reason, hint)))
     return evidence
+
+
+def beside(evidence: StepEvidence) -> list[tuple[str, str]]:
+    """Each further network that the step used at once, with its interface."""
+    if not evidence.parsed or not evidence.proof:
+        return []
+    places = {(c.network, c.interface): None for c in evidence.proof.counters}
+    return [place for place in places if place[0] in evidence.parsed.moved_beside]
 
 
 def leave_out(check, evidence: StepEvidence, title: str) -> StepEvidence:
@@ -297,7 +308,8 @@ def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathPro
         )
         for name, volume in due.items()
     ]
-    return next((proof for proof in proofs if not proof.crossed), proofs[0])
+    wrong = [proof for proof in proofs if not proof.crossed]
+    return next(iter(wrong or [proof for proof in proofs if proof.required_bytes] or proofs))
 
 
 def reported_path(check, step, folder: Path) -> str:

@@ -330,17 +330,18 @@ def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
 
 
 def _used_at_once(site: Site, stack: Stack, transport: str) -> list[Attachment]:
-    """Those to the networks that MPI benchmarks use at once: the trials need not measure each.
+    """Those to the networks that benchmarks over the transport use at once: the trials need not
+    measure each.
 
     Of a network whose interface belongs to a bond: that of the bond.
     """
-    if transport not in site.transports:
-        return []
-    benchmarks = [benchmark for benchmark in site.benchmarks.enabled() if benchmark.spans_networks]
-    of_mpi = [
-        benchmark.settings.networks for benchmark in benchmarks if not benchmark.pseudo_transport
+    pseudo = transport if transport in PSEUDO_TRANSPORTS else ""
+    spanning = [
+        benchmark
+        for benchmark in site.benchmarks.enabled()
+        if benchmark.spans_networks and benchmark.pseudo_transport == pseudo
     ]
-    names = dict.fromkeys(name for networks in of_mpi for name in networks)
+    names = dict.fromkeys(name for benchmark in spanning for name in benchmark.settings.networks)
     profiles_of: dict[tuple[str, str], list[str]] = {}
     for profile in dict.fromkeys(("default", *site.nic_profiles)):
         carriers = carrier_interfaces(site, profile)
