@@ -287,7 +287,7 @@ def test_what_stands_on_an_interface_would_be_lost(node: Node, profile: str) -> 
 @pytest.mark.parametrize(
     ("settings_", "word"),
     [
-        ({"driver": {"module": "-r", "parameters": {}}}, "not a module"),
+        ({"driver": {"module": "-r", "parameters": {}}}, "has the driver"),
         ({"driver": {"module": MODULE, "parameters": {"a": "1 b=2"}}}, "not a module"),
         ({"driver": {"module": MODULE, "parameters": {"-f": "1"}}}, "not a module"),
         ({"bond": {**BOND, "name": "../x"}}, "no name"),
@@ -299,6 +299,15 @@ def test_words_that_a_program_could_misunderstand(
 ) -> None:
     with pytest.raises(Refused, match=word):
         node.session().begin_job(JOB, "x", {"interfaces": {"eth1": settings_}})
+    assert node.machine.log == []
+    assert node.store.journal() is None
+
+
+def test_a_module_that_does_not_drive_the_interface_is_refused(node: Node) -> None:
+    """A reload of it would be reported as applied, and change nothing there."""
+    wanted = {"eth1": {"driver": {**DRIVER, "module": "igb"}}}
+    with pytest.raises(Refused, match=f"eth1 has the driver {MODULE}, not igb"):
+        node.session().begin_job(JOB, "x", {"interfaces": wanted})
     assert node.machine.log == []
     assert node.store.journal() is None
 

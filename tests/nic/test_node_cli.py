@@ -571,6 +571,17 @@ def test_verify_accepts_a_feature_that_nobody_can_change(node: Node, capsys: Any
     assert "feature.generic-receive-offload is on, not off" in capsys.readouterr().out
 
 
+def test_verify_reads_a_switch_of_a_module_as_the_kernel_prints_it(node: Node) -> None:
+    driver = {"module": "virtio_net", "parameters": {"napi_tx": 1}}
+    declared = {"profile": "x", "nodes": {"n1": {INTERFACE: {"driver": driver}}}}
+    node.nic.raw.update({"driver.module": "virtio_net", "driver.parameter.napi_tx": "Y"})
+    found = evidence.collect(declared, "n1", nic=node.nic)["interfaces"][INTERFACE]
+    assert found["differences"] == []
+    node.nic.raw["driver.parameter.napi_tx"] = "N"
+    found = evidence.collect(declared, "n1", nic=node.nic)["interfaces"][INTERFACE]
+    assert found["differences"][0]["actual"] == "N"
+
+
 def test_a_sum_of_features_that_the_card_cannot_change_is_left_out(node: Node, capsys: Any) -> None:
     fixed = {"feature.tcp-segmentation-offload": "on"}
     node.nic.fixed = lambda _: fixed  # type: ignore[method-assign]

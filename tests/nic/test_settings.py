@@ -12,7 +12,7 @@ from seatrial.nic.node import settings
 from seatrial.nic.node.guard import Guard
 from seatrial.nic.node.policy import Policy
 from seatrial.nic.node.settings import BY_NAME, SETTINGS, UNKNOWN, Setting, of
-from seatrial.nic.schema import FORMS, ProfileSettings, Settings
+from seatrial.nic.schema import FORMS, Driver, ProfileSettings, Settings
 from seatrial.site.model import Network
 
 PAGE = CHECKOUT / "docs" / "write-a-nic-profile.md"
@@ -61,6 +61,10 @@ def test_keys_that_nothing_has_are_no_setting() -> None:
     for key in ("mtux", "sysctl.kernel.hostname", "sysfs.flags", ""):
         assert of(key) is UNKNOWN, key
     assert settings.switch_of("mtu") == ""
+
+
+def test_a_module_has_the_kernels_name() -> None:
+    assert Driver(module="virtio-net").module == "virtio_net"
 
 
 def test_every_form_has_its_check() -> None:

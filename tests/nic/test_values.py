@@ -31,6 +31,20 @@ def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
     assert cpu_set(",".join(map(str, cpus))) == cpus
 
 
+@pytest.mark.parametrize(
+    ("wanted", "actual", "same"),
+    [
+        (1, "Y", True), ("1", "Y", True), ("0", "Y", False), ("on", "Y", False), ("y", "Y", True),
+        ("0x10", "16", True), ("0,0", "0", True), ("3000,3000", "3000,3000", True),
+        ("8000", "3000", False), ("010", "010", True), ("auto", "auto", True), ("auto", "1", False),
+    ],
+)  # fmt: skip
+def test_a_parameter_is_as_wanted_however_the_kernel_prints_it(
+    wanted: int | str, actual: str, same: bool
+) -> None:
+    assert values.same_parameter(wanted, actual) is same
+
+
 NO, ASKED = "off", "off [requested on]"
 
 

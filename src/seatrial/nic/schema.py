@@ -104,11 +104,17 @@ def _power_of_two(count: int | None) -> int | None:
     return count
 
 
+def _module(given: str) -> str:
+    return given.replace("-", "_")  # modprobe takes both, and the kernel names it so
+
+
 class Driver(Model):
     """Parameters that a kernel module takes only when it is loaded: it is reloaded."""
 
     module: Annotated[
-        str, *text_of(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,54}", "a module", "see lsmod")
+        str,
+        *text_of(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,54}", "a module", "see lsmod"),
+        AfterValidator(_module),
     ] = Field(examples=["e1000e"])
     parameters: Annotated[dict[str, str | int | bool], AfterValidator(_parameters)] = {}
     link_timeout_s: int = Field(

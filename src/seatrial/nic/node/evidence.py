@@ -78,7 +78,7 @@ def _different(wanted: Dict[str, Any], state: Dict[str, Any], nic: Any) -> List[
         for name, value in driver.get("parameters", {}).items():
             now = state.get("driver.parameter." + name)
             # Many parameters can be given but not read: the journal is then the only evidence.
-            if now is not None and str(now).split(",")[0] != str(value).split(",")[0]:
+            if now is not None and not values.same_parameter(value, now):
                 differences.append(
                     {"setting": "driver.parameter." + name, "wanted": value, "actual": now}
                 )

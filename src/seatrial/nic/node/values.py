@@ -33,6 +33,22 @@ def same(key: str, wanted: Any, actual: Any, exact: bool) -> bool:
     return settings.of(key).same(wanted, actual, exact)
 
 
+def same_parameter(wanted: Any, actual: Any) -> bool:
+    """Whether a parameter of a module is as wanted, by its first value. The kernel prints a switch
+    as Y or N, and numbers as decimal ones."""
+    return _plain_parameter(wanted) == _plain_parameter(actual)
+
+
+def _plain_parameter(value: Any) -> Any:
+    first = str(value).split(",")[0].strip()
+    if first.upper() in ("Y", "N"):
+        return int(first.upper() == "Y")
+    try:
+        return int(first, 0)
+    except ValueError:
+        return first
+
+
 def _moved(key: str, state: State) -> bool:
     """Whether the driver itself moves this value at the moment, so that it is no setting."""
     switch = switch_of(key)

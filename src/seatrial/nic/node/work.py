@@ -55,6 +55,12 @@ class Work:
             dropped, missing = lacking(self.nic, interface, settings_wanted, before, optional)
             if missing:
                 raise Refused("%s has no setting %s" % (interface, ", ".join(missing)))
+            driver, module = settings_wanted.get("driver"), before.get("driver.module")
+            if driver and driver["module"] != module:
+                # A reload of another module would change nothing on this interface.
+                raise Refused(
+                    "%s has the driver %s, not %s" % (interface, module or "none", driver["module"])
+                )
             for key in dropped:
                 settings_wanted.pop(key)
             for key in settings_wanted:
