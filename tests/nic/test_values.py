@@ -31,6 +31,20 @@ def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
     assert cpu_set(",".join(map(str, cpus))) == cpus
 
 
+@pytest.mark.parametrize("group", ["coalesce", "pause"])
+def test_a_value_behind_a_switch_that_is_on_is_not_in_force(group: str) -> None:
+    """Whether the profile names the switch or not: the driver moves the value by itself."""
+    key, switch = {
+        "coalesce": ("coalesce.rx-usecs", "coalesce.adaptive-rx"),
+        "pause": ("pause.rx", "pause.autoneg"),
+    }[group]
+    found = values.differences({key: 125}, {key: 125, switch: "on"})
+    assert found == [(switch, "off", "on")]
+    assert values.differences({key: 125}, {key: 125, switch: "off"}) == []
+    assert values.differences({key: 125}, {key: 125, switch: None}) == []
+    assert values.differences({key: 125, switch: "on"}, {key: 9, switch: "on"}) == []
+
+
 @pytest.mark.parametrize(
     ("wanted", "actual", "same"),
     [

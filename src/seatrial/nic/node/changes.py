@@ -29,7 +29,8 @@ def left_to_apply(interface: str, target: State, state: State) -> List[Action]:
 
 
 def _wanted(target: State, state: State) -> State:
-    return {difference.setting: difference.wanted for difference in differences(target, state)}
+    """The settings that differ; the writers turn off the switches before the values behind them."""
+    return {key: wanted for key, wanted, _ in differences(target, state) if key in target}
 
 
 def to_restore(interface: str, before: State, now: State) -> List[Action]:

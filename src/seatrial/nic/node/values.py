@@ -58,9 +58,13 @@ def _moved(key: str, state: State) -> bool:
 def differences(target: State, state: State, exact: bool = False) -> List[Difference]:
     """Differences in the keys of ``target``.
 
-    A value behind a switch that is on in ``target`` has no effect, and is not compared.
+    A value behind a switch that is on in ``target`` has no effect, and is not compared. One behind
+    a switch that ``target`` does not have needs it off.
     """
     differing = []
+    if not exact:
+        switches = sorted({switch_of(key) for key in target}.difference(target, ("",)))
+        differing = [Difference(key, "off", "on") for key in switches if state.get(key) == "on"]
     for key in sorted(target):
         wanted, now = target[key], state.get(key)
         if _moved(key, target):
