@@ -403,6 +403,20 @@ def test_an_epilog_that_cannot_have_the_lock_drains(
     assert "not restored" in (node.store.reason() or "")
 
 
+def test_a_prolog_that_cannot_have_the_lock_says_why(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.session().recover(0.0)
+
+    def busy(_: float) -> Any:
+        raise Busy("another command works on this node's NICs")
+
+    monkeypatch.setattr(node.store, "lock", busy)
+    with pytest.raises(Refused, match="another command"):
+        node.session().begin_job(JOB, "jumbo")
+    assert node.store.reason() == "job 7: another command works on this node's NICs"
+
+
 # -- drift and damage
 
 
