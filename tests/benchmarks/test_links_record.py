@@ -186,7 +186,14 @@ ASTRAY = {**pair(0, 1, None), "bytes": [{"eth1": 1000, "eth0": 10**7}] * 2}
 def test_a_link_that_fails_alone_is_named_though_its_round_was_good(
     alone: dict[str, Any], reason: str
 ) -> None:
-    parsed = parse(*whole(l0_1={"latency": 200.0}), alone, *controls((2, 3), (1, 2)))
+    """Once, it is in doubt; twice, it is not measured."""
+    rounds, good = whole(l0_1={"latency": 200.0}), controls((2, 3), (1, 2))
+    parsed = parse(*rounds, alone, *good)
+    assert parsed.unmeasured == {}
+    (figure,) = [m for m in parsed.metrics if (m.metric, m.location) == ("latency_us", "n1-n2")]
+    assert figure.value == 200.0
+    assert figure.doubt.startswith(f"the link failed when it was measured alone: {reason}")
+    parsed = parse(*rounds, alone, alone, *good)
     assert list(parsed.unmeasured) == ["n1-n2"]
     assert parsed.unmeasured["n1-n2"].startswith(f"measured alone: {reason}")
     again = pair(0, 1, None, latency=11.0)

@@ -52,6 +52,12 @@ def test_the_other_sides_moderation_is_left_alone() -> None:
         assert lines(found) == ["ethtool -C eth1 rx-usecs 0"]
 
 
+def test_a_switch_that_is_on_again_is_turned_off_by_itself() -> None:
+    """As where a driver makes its queues again, and begins them with adaptive moderation."""
+    (action,) = changes.to_apply("eth1", {"coalesce.rx-usecs": 50}, ON)
+    assert action.argv == ["ethtool", "-C", "eth1", "adaptive-rx", "off"]
+
+
 def test_flow_control_is_negotiated_no_more_and_then_set() -> None:
     agreed = {"pause.autoneg": "on", "pause.rx": "on", "pause.tx": "on"}
     own = {"pause.autoneg": "off", "pause.rx": "off", "pause.tx": "on"}

@@ -449,6 +449,17 @@ def test_a_setting_that_nobody_owns_is_refused_by_the_dry_run_too(node: Node, ca
         assert "eth1: mtu is 6000, was 1500 at boot; restore" in capsys.readouterr().err
 
 
+def test_a_dry_run_beside_the_profile_of_a_job(node: Node, capsys: Any) -> None:
+    assert node.job("prolog", "nic_jumbo") == 0
+    node.simulation.steps.add("7")
+    assert node.run("apply", "--profile", "limits", "--dry-run") == 2
+    assert "NIC profile jumbo is in force for job 7" in capsys.readouterr().err
+    node.simulation.steps.clear()
+    node.simulation.living.clear()
+    assert node.run("apply", "--profile", "limits", "--dry-run") == 2
+    assert "was left over for job 7: first seatrial-nic recover" in capsys.readouterr().err
+
+
 def test_by_hand_needs_a_profile_that_sets_something(node: Node, capsys: Any) -> None:
     assert node.run("apply", "--profile", "default") == 3
     assert "restore undoes a profile" in capsys.readouterr().err

@@ -415,6 +415,12 @@ def test_a_prolog_that_cannot_have_the_lock_says_why(
     with pytest.raises(Refused, match="another command"):
         node.session().begin_job(JOB, "jumbo")
     assert node.store.reason() == "job 7: another command works on this node's NICs"
+    node.store.remove("reason")
+    orphan = FakeWorld(node.simulation, node.slurmd)
+    node.slurmd_dies()
+    with pytest.raises(Late):
+        node.session(orphan).begin_job(JOB, "jumbo")
+    assert node.store.reason() is None
 
 
 # -- drift and damage

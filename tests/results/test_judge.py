@@ -367,7 +367,7 @@ def pairs_runs(links, repeats=1, better="higher"):
 def on_nodes(repeat, *nodes, **fields):
     """A run on n1 and n2 that has the figure of these nodes."""
     figures = (metric(30.0, location=node) for node in nodes)
-    return run(NETPIPE, *figures, repeat=repeat, nodes=["n1", "n2"], **fields)
+    return run(NETPIPE, *figures, repeat=repeat, nodes=["n1", "n2"]).model_copy(update=fields)
 
 
 def test_a_node_without_the_figure_of_the_others_is_an_error():
@@ -377,6 +377,18 @@ def test_a_node_without_the_figure_of_the_others_is_an_error():
     assert error.explanation.endswith(": no run reported latency_us of n2, as of other nodes")
     conclusion = verdict(trial(NETPIPE), runs, requirements(CONTRACT))
     assert (conclusion.verdict, conclusion.clauses[0].status) == ("incomplete", "not tested")
+
+
+def test_nodes_that_ran_no_step_need_no_figure():
+    """Slurm's account names all nodes of the job, or in a site without accounting none."""
+    idle = [Activity(step="net", node="n1", seconds=1.0)]
+    runs = [on_nodes(repeat, "n1", activity=idle) for repeat in range(3)]
+    assert [one.verdict for one in judge(trial(NETPIPE), runs, requirements(CONTRACT))] == ["pass"]
+    both = [*idle, Activity(step="net", node="n2", seconds=1.0)]
+    runs = [on_nodes(repeat, "n1", activity=both) for repeat in range(3)]
+    for one in runs:
+        one.job.nodes.clear()
+    assert "error" in {one.verdict for one in judge(trial(NETPIPE), runs, requirements(CONTRACT))}
 
 
 def test_a_figure_of_a_node_in_only_some_runs_is_no_pass():
@@ -390,6 +402,9 @@ def test_a_figure_of_a_node_in_only_some_runs_is_no_pass():
     found = {one.location: one for one in judge(trial(NETPIPE), runs, requirements(CONTRACT))}
     assert found["n2"].verdict == "error"
     assert "was not measured: its link was down" in found["n2"].explanation
+    twice = [on_nodes(0, "n1", "n2", "n2"), on_nodes(1, "n1")]
+    found = {one.location: one for one in judge(trial(NETPIPE), twice, requirements(CONTRACT))}
+    assert found["n2"].verdict == "error"
 
 
 def test_a_case_without_a_figure_is_an_error():

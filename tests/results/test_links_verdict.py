@@ -128,18 +128,6 @@ def test_a_round_does_not_count_where_another_run_measured_the_link_alone(tmp_pa
     assert conclusion(tmp_path, run({}, alone), run({}), run({})).verdict == "accept"
 
 
-def test_a_figure_alone_is_not_compared_with_one_of_a_round(tmp_path):
-    """As of two profiles: with the load of the round the other one seems as slow."""
-    rule = "select: {check: links}, metric: latency_us, basis: relative, at_most: 1.1"
-    other = "relative_to: {check: links, metric: latency_us, location: n3-n4}"
-    rule = f"schema: 1\nrequirements:\n  - {{{rule}, {other}}}\n"
-    rule += "informative:\n  - {select: {}, metric: stream_MB_s, reason: r}\n"
-    verdict = of_rules(tmp_path, rule, run({}, {"n1-n2": 100.0}))
-    assert verdict.counts["inconclusive"] == 1
-    assert "and this link alone; with pairs_at_once: 1 of links" in verdict.findings[0]
-    assert of_rules(tmp_path, rule, run({})).verdict == "accept"
-
-
 @pytest.mark.parametrize("basis", ["relative", "contract"])
 def test_what_only_a_round_found_slow_decides_nothing(tmp_path, basis):
     """It is within the suspect factor, so that it was not measured alone, and beyond a bound."""

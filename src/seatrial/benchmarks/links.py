@@ -182,6 +182,7 @@ class _Tries:
     """All measurements in rounds, or all alone."""
 
     failed: dict[str, str] = field(default_factory=dict)  # link -> why, at least once
+    lines: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))  # where it failed
     whole: set[str] = field(default_factory=set)  # links that have all figures from one
 
 
@@ -228,13 +229,19 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
         figures.setdefault(link, again[0])
     for link, figure in figures.items():
         of_link = alone.get(link)
-        metrics += _best(of_link) if of_link else figure.metrics
+        of_both = _best(of_link) if of_link else figure.metrics
+        name = "-".join(link)
+        if name in record.alone.failed and name not in record.alone.whole:
+            of_both = _doubted(of_both, figure, record.alone.failed[name])
+        metrics += of_both
         if of_link or len(figures) <= CURVES:
             curves += (of_link or [figure])[0].curves
     in_rounds = {link: measured for link, measured in figures.items() if not measured.alone}
     suspects, unsure = _suspects(in_rounds, alone, settings.factor)
     metrics = [
-        replace(metric, doubt=UNSURE) if (metric.metric, metric.location) in unsure else metric
+        replace(metric, doubt=metric.doubt or UNSURE)
+        if (metric.metric, metric.location) in unsure
+        else metric
         for metric in metrics
     ]
     facts: dict[str, Any] = {
@@ -252,6 +259,15 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
         unmeasured=record.unmeasured,
         absent=record.absent,
     )
+
+
+def _doubted(metrics: list[Metric], figure: _Measured, why: str) -> list[Metric]:
+    """The figures of a link that failed alone, if only once: those of its round are in doubt."""
+    doubt = f"the link failed when it was measured alone: {why}"
+    sound = [metric for metric in metrics if metric.alone]
+    have = {(metric.metric, metric.location) for metric in sound}
+    rest = [one for one in figure.metrics if (one.metric, one.location) not in have]
+    return sound + [replace(metric, doubt=doubt) for metric in rest]
 
 
 def _best(own: list[_Measured]) -> list[Metric]:
@@ -311,6 +327,7 @@ def _read_pair(
     if line.round is not None:
         record.rounds = max(record.rounds, line.round + 1)
     if line.streams is None or line.bytes is None:
+        tries.lines[link].add(number)
         tries.failed.setdefault(link, line.failed or "its record has no figures")
         return
     table = Parsed(metrics=[])
@@ -320,6 +337,7 @@ def _read_pair(
         table = netpipe.parse(line.text, int(settings.max_bytes))
     except ParseError as error:
         # The streams are figures all the same, and the failure is on record.
+        tries.lines[link].add(number)
         tries.failed[link] = f"NetPIPE: {error}"
     moved = table.moved_bytes + sum(count for count, _ in line.streams)
     for node, carried in zip((low, high), line.bytes, strict=True):
@@ -327,6 +345,7 @@ def _read_pair(
             others = ", ".join(
                 f"{name} {n}" for name, n in carried.items() if name != job.interface
             )
+            tries.lines[link].add(number)
             tries.failed[link] = (
                 f"{node}: {job.interface} carried {carried.get(job.interface, 0)} of {moved} bytes "
                 f"(others: {others or 'none'}): the network under test did not carry the traffic"
@@ -366,7 +385,7 @@ def _complete(record: _Record) -> None:
     and so are those of a node without a measured link: its interface carried nothing.
 
     A pair that failed in its round, by load or for once, may have its figures from alone. Nothing
-    excuses one that works in its round only.
+    excuses one that fails alone more than once.
     """
     failed = {**record.alone.failed, **record.in_rounds.failed}
 
@@ -386,7 +405,7 @@ def _complete(record: _Record) -> None:
             link = f"{first}-{second}"
             if link not in record.in_rounds.whole | record.alone.whole:
                 record.unmeasured[link] = reason(first, second)
-            elif link in record.alone.failed and link not in record.alone.whole:
+            elif len(record.alone.lines[link]) > 1 and link not in record.alone.whole:
                 record.unmeasured[link] = f"measured alone: {record.alone.failed[link]}"
 
 

@@ -90,7 +90,10 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
             [file.read_text(errors="replace") for file in reports],
             (folder / f"{step.name}.ended.json").read_text(errors="replace"),
             job.interface,
-            {job.own_interfaces[name]: rail.network for name, rail in job.rails.items()},
+            {
+                job.own_interfaces[name]: job.rails[name].network if name in job.rails else name
+                for name in self.settings.networks
+            },
         )
 
     def metrics(self) -> dict[str, DeclaredMetric]:

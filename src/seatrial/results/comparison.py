@@ -242,11 +242,6 @@ class Comparison:
             return f"{comparison} is not above zero"
         if other.doubt:
             self.reference_doubt = f"{comparison} is in doubt: {other.doubt}"
-        elif self.figure.alone and other.alone is False:
-            self.reference_doubt = (
-                f"{comparison} was measured in a round, beside others, and this link alone; with "
-                "pairs_at_once: 1 of links in site.yaml nothing is beside a link"
-            )
         if of.same_run:
             return self._pair_by_run(other, name)
         # The bound is taken of the other's best sample, or of its median (``typical``).
@@ -337,10 +332,13 @@ class Comparison:
         return verdict
 
     def _left_out_beyond(self, limits: list[Limit]) -> int:
-        """How many samples that do not count break a bound. Those of rounds have no bound beside
-        peers that were measured alone."""
+        """How many samples that do not count break a bound.
+
+        Those of rounds have no bound beside peers that were measured alone. One in doubt was slower
+        than the factor by which links are suspected, which is tighter than the bound.
+        """
         if self.rule.threshold.peers and self.figure.alone:
-            return 0
+            return self.figure.left_out_in_doubt
         return sum(any(limit.excess(x) > 0 for limit in limits) for x in self.figure.left_out)
 
     def _within(self, limit: Limit) -> int:

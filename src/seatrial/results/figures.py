@@ -63,6 +63,7 @@ class Figure:
     doubt: str = ""  # why the samples decide nothing; each of them is in doubt
     doubt_factor: float = 1.0  # the highest of those of the samples; infinite: one is unknown
     left_out: tuple[float, ...] = ()  # samples that do not count, and are not among ``samples``
+    left_out_in_doubt: int = 0  # how many of these are in doubt
     alone: bool | None = None  # of a link, as in ``Metric``
     _median: float | None = None
     _spread: float | None = None
@@ -188,7 +189,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 alike = of_case[m.metric] = {}
             figure = alike.get(at)
             leave_out = bool(m.doubt) and (run.case, m.metric, at) in certain
-            if alone and not m.alone:
+            if alone and m.alone is False:
                 leave_out = leave_out or (run.case, m.metric, at) in alone
             if figure is None:
                 own_values = [] if leave_out else [m.value]
@@ -197,6 +198,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 figure.values.append(m.value)
             if leave_out:
                 figure.left_out = (*figure.left_out, m.value)
+                figure.left_out_in_doubt += bool(m.doubt)
                 continue
             figure.doubt, figure.alone = m.doubt, m.alone
             if m.doubt:

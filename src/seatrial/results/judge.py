@@ -30,6 +30,7 @@ from seatrial.results.peers import Peers
 from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule, Threshold
 from seatrial.results.statistics import Limit
+from seatrial.results.wording import some
 
 
 class _OfAll(NamedTuple):
@@ -63,7 +64,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     valid = [run for run in runs if is_valid(run)]
     valid_on: dict[Case, Counter[str]] = defaultdict(Counter)
     for run in valid:
-        valid_on[run.case].update(set(run.job.nodes) - run.unmeasured.keys())
+        valid_on[run.case].update(_nodes_of(run) - run.unmeasured.keys())
     of_all = _OfAll(
         trial,
         figures,
@@ -93,6 +94,15 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     judgements += _not_measured(runs, requirements, figures)
     judgements += _unmeasured_locations(runs, requirements)
     return judgements
+
+
+def _nodes_of(run: Run) -> set[str]:
+    """The nodes that ran a step, by their names in locations; of an older record those of the job.
+
+    Slurm's account can have other names, more nodes than a step, or none."""
+    counters = run.path.counters if run.path else []
+    nodes = {each.node for each in run.activity} | {each.node for each in counters}
+    return nodes or set(run.job.nodes)
 
 
 def _collected(trial: Trial, runs: Sequence[Run]) -> tuple[Figures, dict[Case, str]]:
@@ -144,22 +154,26 @@ def _of_metric(
     measured = {figure.location for figure in alike}
     nodes = of_all.valid_on[case]
     if measured & nodes.keys():
+        lacking: dict[int, tuple[Rule, list[str]]] = {}  # by the identity of the rule
         for node in sorted(nodes.keys() - measured, key=natural):
             for rule in thresholds.applying(node):
-                yield _without_figure(case, metric, node, rule)
+                lacking.setdefault(id(rule), (rule, []))[1].append(node)
+        for rule, without in lacking.values():
+            yield _without_figure(case, metric, without, rule)
 
 
-def _without_figure(case: Case, metric: str, node: str, rule: Rule) -> Judgement:
-    """The error of a node without a figure that other nodes of the case have."""
+def _without_figure(case: Case, metric: str, nodes: list[str], rule: Rule) -> Judgement:
+    """One error for all nodes without a figure that other nodes of the case have: a job user can
+    write figures of many names."""
     return Judgement(
         case=case,
         metric=metric,
-        location=node,
+        location=nodes[0] if len(nodes) == 1 else None,
         verdict="error",
         unit=rule.threshold.unit or "",
         statistic=rule.statistic,
         requirement=rule.record,
-        explanation=f"{case.id}: no run reported {metric} of {node}, as of other nodes",
+        explanation=f"{case.id}: no run reported {metric} of {some(nodes)}, as of other nodes",
     )
 
 
@@ -223,7 +237,7 @@ class PlainPasses:
         """The judgement of a figure that plainly passes; None for any other."""
         if not self.usable or figure.location is None or figure.fault or figure.doubt:
             return None
-        if figure.left_out or len(figure.values) < self.context.expected(figure.location):
+        if figure.left_out or len(set(figure.runs)) < self.context.expected(figure.location):
             return None
         if self.form == "peers" and self.context.blamed(figure.location)[0]:
             return None

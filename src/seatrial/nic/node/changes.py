@@ -29,8 +29,10 @@ def left_to_apply(interface: str, target: State, state: State) -> List[Action]:
 
 
 def _wanted(target: State, state: State) -> State:
-    """The settings that differ; the writers turn off the switches before the values behind them."""
-    return {key: wanted for key, wanted, _ in differences(target, state) if key in target}
+    """The settings that differ, but for a switch that the writer of a value behind it turns off."""
+    differing = {key: wanted for key, wanted, _ in differences(target, state)}
+    written = {settings.switch_of(key) for key in differing if key in target}
+    return {key: wanted for key, wanted in differing.items() if key in target or key not in written}
 
 
 def to_restore(interface: str, before: State, now: State) -> List[Action]:

@@ -347,6 +347,17 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
             % (journal["profile"], owner_of(journal), arguments.restore_command)
         )
     if "dry-run" in arguments.flags:
+        if journal:  # what the node has is not its own state
+            lives = session.owner_lives(journal)
+            raise Refused(
+                "NIC profile %s %s for %s%s"
+                % (
+                    journal["profile"],
+                    "is in force" if lives else "was left over",
+                    owner_of(journal),
+                    "" if lives else ": first seatrial-nic recover",
+                )
+            )
         return _dry_run(policy, arguments, profile)
     if arguments.profile == "default":
         raise BadInput("default is the state at boot: restore undoes a profile")

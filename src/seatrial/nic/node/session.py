@@ -71,7 +71,13 @@ class Session:
 
         ``profile`` is the policy's of that name unless it is given."""
         who = "job %s" % job.id
-        with self._writing_reason(who, job.id == BY_HAND), self._lock():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._writing_reason(who, job.id == BY_HAND))
+            try:
+                stack.enter_context(self._lock())
+            except Busy:
+                self._refuse_late_prolog(job)
+                raise
             self._tell_if(self.store.reserve_space())
             self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             self._refuse_late_prolog(job)
