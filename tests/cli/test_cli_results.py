@@ -315,6 +315,22 @@ def test_each_key_must_have_signed_whatever_its_comment(here, folder, tmp_path):
 
 
 @openssh
+def test_a_signature_of_an_earlier_verdict_is_none_of_the_later_one(here, folder, tmp_path):
+    for name in ("buyer", "vendor"):
+        make_key(tmp_path / name, name)
+    signers = tmp_path / "signers"
+    signers.write_text(f"buyer@example.org {(tmp_path / 'buyer.pub').read_text()}")
+    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 0
+    given = ("--signers", signers, "--key", tmp_path / "vendor.pub")
+    assert here("judge", folder)[0] in (0, 1)
+    assert here("verify", folder, "--sign", tmp_path / "vendor")[0] == 0
+    code, said, _ = here("verify", folder, *given)
+    assert (code, "no signature on all files by: buyer@example.org" in said) == (1, True)
+    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 0
+    assert here("verify", folder, *given)[0] == 0
+
+
+@openssh
 def test_sign_and_verify(here, folder, tmp_path):
     for name in ("buyer", "other"):
         make_key(tmp_path / name, name)

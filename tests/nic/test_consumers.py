@@ -142,6 +142,8 @@ CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
     "glusterfs": (connected("fuse.glusterfs", "glusterfs", "rw,user_id=0"),
                   "the fuse.glusterfs mount /m from 10.5.0.9"),
     "orangefs": (connected("pvfs2", "pvfs2-client-core"), "the pvfs2 mount /m from 10.5.0.9"),
+    "a FUSE without a kind": (connected("fuse", "x", "rw,user_id=0", device="/dev/fuse"),
+                              "the fuse mount /m from 10.5.0.9"),
     "another FUSE": (connected("fuse.x", "x", "rw,user_id=0,group_id=0", device="/dev/fuse"),
                      "the fuse.x mount /m from 10.5.0.9"),
     "9p": (mounted(("/9", "9p", "10.5.0.9", "rw,trans=tcp,port=564")), "the 9p mount /9"),
@@ -199,6 +201,7 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
         mounted(("/m", "fuse.glusterfs", "10.5.0.9\u2003user_id=0\r", "rw,user_id=1000")),
         mounted(("/m", "fuse.glusterfs", "x\x1cuser_id=0\x85", "rw,user_id=1000")),
         connected("fuse.x", "x", "rw,user_id=0"),  # it serves none
+        connected("fuse", "x", "rw,user_id=1000", device="/dev/fuse"),
         # Anybody on the network can connect to it.
         connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", listens="yes"),
         roce("RC", "ib_write_bw", uid="1000"),
@@ -211,6 +214,7 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
     ids=["another way", "a disk", "a user's", "a local disk", "virtio", "FUSE of a user",
          "glusterfs of a user", "glusterfs of a user without an address",
          "a blank of Unicode in a source", "an end of a line of Unicode in a source", "no FUSE",
+         "a FUSE of a user without a kind",
          "a connection from elsewhere to FUSE of root", "a queue pair of a user",
          "FUSE by a user", "a queue pair of a user with a name of the kernel", "IPoIB",
          "a queue pair of the driver", "management"],

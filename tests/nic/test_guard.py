@@ -240,6 +240,25 @@ def test_slurm_with_ports_of_its_own_and_on_a_vlan(root: Root) -> None:
     assert root.refuses(JUMBO, slurm_ports=[7000, 7001]) == SLURM_ON_ETH1 + " (by eth1.7)"
 
 
+@pytest.mark.parametrize(
+    "listener",
+    [
+        connection("10.1.0.6", 40000, 0, "0A", uid=1000),
+        connection("0.0.0.0", 40000, 0, "0A", uid=1000),
+        connection("127.0.0.1", 40000, 0, "0A"),  # root's, on another address
+    ],
+)
+def test_who_listens_elsewhere_does_not_hide_slurms_connection(root: Root, listener: str) -> None:
+    root.addresses = {"eth1": "10.1.0.5/16"}
+    root.sockets(connection("10.1.0.5", 40000, 6817), listener)
+    assert root.refuses(JUMBO) == SLURM_ON_ETH1
+    root.sockets(connection("10.1.0.5", 40000, 6817), connection("10.1.0.5", 40000, 0, "0A"))
+    root.check(JUMBO)
+    root.sockets(connection("::ffff:10.1.0.5", 40000, 6817), file="tcp6")
+    root.sockets(connection("0.0.0.0", 40000, 0, "0A"))
+    root.check(JUMBO)
+
+
 def test_slurm_over_ipv6(root: Root) -> None:
     """With EnableIPv6, also its IPv4 connections are listed there."""
     root.addresses = {"eth1": "10.1.0.5/16"}
@@ -358,6 +377,32 @@ def test_virtual_functions_that_there_are_stay(root: Root) -> None:
 
 def driver(**more: Any) -> dict[str, Any]:
     return {"eth1": {"driver": {"module": "e1000e", "parameters": {}, **more}}}
+
+
+def test_a_card_of_the_driver_in_another_network_namespace(root: Root) -> None:
+    root.drives("e1000e", "eth1")
+    device = "sys/module/e1000e/drivers/pci:e1000e/0000:01:00.0"
+    for at, interface in enumerate(("eth1", "")):
+        place = f"{device[:-1]}{at}"
+        root.write(f"{place}/class", "0x020000\n")
+        (root.folder / place / "net" / interface).mkdir(parents=True)
+        if interface:
+            root.check(driver())
+    said = root.refuses(driver())
+    assert "the interface of its device 0000:01:00.1 is in another network namespace" in said
+    (root.folder / "sys/module/e1000e/drivers/pci:e1000e/bind").touch()
+
+
+def test_a_partition_of_infiniband_stands_on_its_interface(root: Root) -> None:
+    for number, (name, below) in enumerate((("eth1", 1), ("eth1.8001", 1), ("eth2", 3)), 1):
+        root.write(f"sys/class/net/{name}/type", "32\n")
+        root.write(f"sys/class/net/{name}/ifindex", f"{number}\n")
+        root.write(f"sys/class/net/{name}/iflink", f"{below}\n")
+    root.check(JUMBO)
+    root.routes = [route("eth1.8001")]
+    assert "carries the node's default route (by eth1.8001)" in root.refuses(JUMBO)
+    root.write("sys/class/net/eth1.8001/type", "1\n")  # as the other end of a veth
+    root.check(JUMBO)
 
 
 Setup = Callable[[Root], None]

@@ -69,6 +69,14 @@ ROUTES = {
         ["rule add from 10.0.0.1 lookup 100", "route add default via 10.1.0.9 table 100"],
         "eth1 carries the node's default route of routing table 100",
     ),
+    "all but another interface's packets": (
+        ["rule add not iif eth1 lookup 100", "route add default via 10.1.0.9 table 100"],
+        "eth1 carries the node's default route of routing table 100",
+    ),
+    "all but what is bound to it": (
+        ["rule add not oif eth1 lookup 100", "route add default via 10.1.0.9 table 100"],
+        "eth1 carries the node's default route of routing table 100",
+    ),
     "its own packets": (
         ["rule add from 10.1.0.1 lookup 100", "route add default via 10.1.0.9 table 100"],
         "",

@@ -10,6 +10,7 @@ from seatrial.slurm.check import Finding, check, parse_config
 from seatrial.slurm.layout import Layout
 
 GOOD = {
+    "SlurmctldHost[0]": "login(10.73.0.254)",
     "SlurmdUser": "root(0)",
     "Prolog": "/usr/libexec/seatrial/prolog",
     "Epilog": "/usr/libexec/seatrial/epilog",
@@ -55,6 +56,18 @@ def test_a_complete_configuration_has_no_findings(look: Look) -> None:
 @pytest.mark.parametrize(
     ("changed", "what", "sentence", "fix"),
     [
+        (
+            {"SlurmctldHost[0]": "ctl(10.73.0.9)"},
+            "SlurmctldHost",
+            "has 10.73.0.254: a node does",
+            "write 10.73.0.9 into nic: controllers:",
+        ),
+        (
+            {"SlurmctldHost[0]": "ctl", "SlurmctldHost[1]": "backup"},
+            "SlurmctldHost",
+            "has 10.73.0.254",
+            "the addresses of ctl, backup",
+        ),
         ({"Prolog": "(null)"}, "Prolog", "no Prolog", "Include /etc/slurm/seatrial-nic.conf"),
         ({"Prolog": "/etc/p"}, "Prolog", "/etc/p, not", "exec /usr/libexec/seatrial/prolog"),
         ({"Epilog": "/etc/e"}, "Epilog", "/etc/e, not", '"/usr/libexec/seatrial/epilog" || exit'),

@@ -108,5 +108,5 @@ def check_signatures(place: Path, data: bytes, signers: Path | None, keys: list[
     required = signature.absent(signatures, len(listed), None, keys) if keys else []
     if signers and keys:  # a signature of one of the keys is none of the list's signers
         signatures = signature.check(place, signers, data=data)
-    somebody = any(one.listed and not one.fault for one in signatures)
+    somebody = any(one.listed and not one.fault and one.lines >= len(listed) for one in signatures)
     return good and covered >= len(listed) and not required and somebody

@@ -45,6 +45,7 @@ def check(ask: Ask, policy: Mapping[str, Any], layout: Layout) -> list[Finding]:
         *_submission(config, layout),
         *_alone(config, ask(["-o", "show", "partition"])),
         *_features(ask(["-o", "show", "node"]), policy),
+        *_controllers(config, policy),
     ]
 
 
@@ -184,6 +185,24 @@ def _is_ours(word: str, root: Path, layout: Layout, program: bool) -> bool:
 
 def _include(layout: Layout) -> str:
     return f"add at the end of slurm.conf: Include {layout.slurm_conf}"
+
+
+def _controllers(config: Mapping[str, str], policy: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether the guard of the nodes knows the way to each slurmctld: its connections are short."""
+    what, known = "SlurmctldHost", list(policy.get("controllers", []))
+    hosts = config.get(what, "").replace("(null)", "").split()
+    addresses = [match[1] for host in hosts if (match := re.search(r"\((.+)\)", host))]
+    missing = [address for address in addresses if address not in known]
+    if missing or len(known) < max(1, len(hosts)):
+        need = f"the addresses of {', '.join(hosts)}" if hosts else "the address of each slurmctld"
+        yield Finding(
+            what, False,
+            f"nic: controllers: of the site file has {', '.join(known) or 'no address'}: a node "
+            "does not know all interfaces that lead to slurmctld, and could change one",
+            f"write {', '.join(missing) or need} into nic: controllers:, install again",
+        )  # fmt: skip
+    else:
+        yield Finding(what, True, f"nic: controllers: has {', '.join(known)}")
 
 
 def _scripts(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:

@@ -73,10 +73,11 @@ class Consumers(Tree):
 
     def _servers(self, folder: str, kind: str, source: str, options: str) -> List[str]:
         """Addresses of the servers of a mount. Raises Refused if nothing shows them."""
-        if kind.startswith("fuse.") and "user_id=0" not in options.split(","):
+        is_fuse = kind == "fuse" or kind.startswith("fuse.")
+        if is_fuse and "user_id=0" not in options.split(","):
             return []  # any user's, who chooses the kind and the source, too
         if kind not in FILE_SYSTEMS:
-            return self.sockets.peers_of_fuse() if kind.startswith("fuse.") else []
+            return self.sockets.peers_of_fuse() if is_fuse else []
         if kind == "9p" and any("trans=" + way in options.split(",") for way in LOCAL_9P):
             return []
         servers = _addresses(kind, source, options)

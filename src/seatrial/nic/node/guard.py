@@ -16,7 +16,7 @@ from .namespaces import Elsewhere
 from .policy import Policy
 from .routes import Routes
 from .settings import of
-from .sockets import ESTABLISHED, LISTENING, Sockets
+from .sockets import Sockets
 from .tree import Tree
 
 #: of slurmctld, where the policy does not name others
@@ -111,13 +111,11 @@ class Guard(Tree):
     def _slurm_connections(self, policy: Policy) -> Set[Tuple[str, str]]:
         """Local and remote address of each of root's connections to a controller."""
         ports = set(policy.data.get("slurm_ports", SLURM_PORTS))
-        sockets = Sockets(self.root).all()
-        listening = {socket.local_port for socket in sockets if socket.state == LISTENING}
         return {
             (socket.local, socket.peer)
-            for socket in sockets
-            if socket.state == ESTABLISHED and socket.uid == "0" and socket.inode != "0"
-            and socket.peer_port in ports and socket.local_port not in listening
+            for socket, accepted in Sockets(self.root).established()
+            if socket.uid == "0" and socket.inode != "0"
+            and socket.peer_port in ports and not accepted
         }  # fmt: skip
 
     def _check_consumers(self, interfaces: Set[str], disruptive: List[str]) -> None:
@@ -172,9 +170,27 @@ class Guard(Tree):
             if os.path.exists(link) and os.path.basename(os.path.realpath(link)) == module
         ]
 
+    def _check_elsewhere_driven(self, module: str) -> None:
+        """Refuse where a card of the driver has its interface in another network namespace: a
+        reload takes it from there, and nothing has its settings."""
+        drivers = "/sys/module/%s/drivers" % module
+        for device in (
+            "%s/%s/%s" % (drivers, name, device)
+            for name in self.names(drivers)
+            for device in self.names("%s/%s" % (drivers, name))
+        ):
+            folder = device + "/net"
+            is_card = self.text(device + "/class").startswith("0x02")
+            if (is_card or os.path.isdir(self.path(folder))) and not self.names(folder):
+                raise Refused(
+                    "driver %s cannot be reloaded: the interface of its device %s is in another "
+                    "network namespace, or it has none" % (module, os.path.basename(device))
+                )
+
     def _check_driver(self, policy: Policy, driver: Dict[str, Any]) -> None:
         """All interfaces of a driver lose their link when it is reloaded."""
         module = driver["module"]
+        self._check_elsewhere_driven(module)
         for name in self._driven_by(module):
             try:
                 if not driver.get("allow_shared") or name in policy.protected:

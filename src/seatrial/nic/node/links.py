@@ -18,6 +18,7 @@ from .policy import INTERFACE
 
 LINK_TIMEOUT_S = 30.0
 FOREVER_S = 4294967295
+INFINIBAND = 32  # ARPHRD_INFINIBAND of if_arp.h: the type of IPoIB's interfaces
 _WORD = re.compile(r"^[A-Za-z0-9_.,:/+-]+\Z")
 #: words of an address that count down by themselves
 _LIFETIMES = ("valid_lft", "preferred_lft")
@@ -135,8 +136,27 @@ def _route(route: Dict[str, Any]) -> List[str]:
 
 def above(interface: str, folder: str = "") -> List[str]:
     """Interfaces that use this one: bonds, bridges, VLANs. ``folder``: in place of sysfs's."""
-    names = readers.names("%s/%s" % (folder or readers.SYSFS, interface))
-    return [name[len("upper_") :] for name in names if name.startswith("upper_")]
+    folder = folder or readers.SYSFS
+    names = readers.names("%s/%s" % (folder, interface))
+    uppers = [name[len("upper_") :] for name in names if name.startswith("upper_")]
+    return uppers + [name for name in _children(interface, folder) if name not in uppers]
+
+
+def _children(interface: str, folder: str) -> List[str]:
+    """Interfaces of partitions (P_Keys) of IPoIB: sysfs names no upper_ link for them."""
+
+    def value(name: str, file: str) -> Any:
+        return readers.number("%s/%s/%s" % (folder, name, file))
+
+    if value(interface, "type") != INFINIBAND:
+        return []
+    number = value(interface, "ifindex")
+    return [
+        name
+        for name in readers.names(folder)
+        if name != interface and value(name, "type") == INFINIBAND
+        and value(name, "iflink") == number
+    ]  # fmt: skip
 
 
 def family(interface: str, folder: str = "") -> List[str]:

@@ -125,10 +125,12 @@ class Routes:
         return bool(rules) and all(self._is_for(rule, family) for rule in rules)
 
     def _is_for(self, rule: Row, family: Set[str]) -> bool:
+        if "not" in rule:
+            return False
         if rule.get("oif") in family or rule.get("iif") in family:
             return True
         source = rule.get("src", "all")
-        if source == "all" or "not" in rule:
+        if source == "all":
             return False
         import ipaddress  # slow to load, and seldom needed
 

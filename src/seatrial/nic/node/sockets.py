@@ -5,7 +5,7 @@ nothing.
 import os
 import socket
 import struct
-from typing import Callable, Container, List, NamedTuple, Set
+from typing import Callable, Container, Iterator, List, NamedTuple, Set, Tuple
 
 from . import programs
 from .tree import Tree
@@ -59,16 +59,30 @@ class Sockets(Tree):
         for pid in self.names("/proc"):
             if pid.isdigit() and self.is_of_root(pid) and is_wanted(pid):
                 inodes.update(self._open_files(pid))
-        sockets = self.all()
-        listening = {each.local_port for each in sockets if each.state == LISTENING}
         return list(
             dict.fromkeys(
                 each.peer
-                for each in sockets
-                if each.state == ESTABLISHED and "socket:[%s]" % each.inode in inodes
-                and (each.local_port not in listening or each.peer in members)
+                for each, accepted in self.established()
+                if "socket:[%s]" % each.inode in inodes
+                and (not accepted or each.peer in members)
             )
         )  # fmt: skip
+
+    def established(self) -> Iterator[Tuple[Socket, bool]]:
+        """Each connection, and whether a socket of root on this address and port accepted it.
+
+        What other users listen on says nothing: they can choose the port of any connection.
+        """
+        sockets = self.all()
+        listening = {
+            (_plain(each.local), each.local_port)
+            for each in sockets
+            if each.state == LISTENING and each.uid == "0"
+        }
+        for each in sockets:
+            if each.state == ESTABLISHED:
+                places = [(at, each.local_port) for at in (_plain(each.local), "0.0.0.0", "::")]
+                yield each, not listening.isdisjoint(places)
 
     def is_of_root(self, pid: str) -> bool:
         """Anybody can give a process a name."""
@@ -83,6 +97,11 @@ class Sockets(Tree):
             except OSError:
                 continue  # it was closed meanwhile
         return files
+
+
+def _plain(address: str) -> str:
+    """An IPv4 address within IPv6 is that address."""
+    return address[7:] if address.startswith("::ffff:") and "." in address else address
 
 
 def _port(address: str) -> int:
