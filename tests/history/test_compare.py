@@ -428,6 +428,17 @@ def test_series_of_one_group_are_named(drivers):
     assert compared(drivers, "lab-000", "lab-001", patterns={"check": ["links"]}).only_a == []
 
 
+def test_a_figure_that_is_gone_is_no_pass(drivers):
+    """Its case ran, on the same nodes."""
+    both = [*runs_of(NETPIPE, "latency_us", (30.0,)), *runs_of(NETPIPE, "other_us", (1.0,))]
+    make_night(drivers, 20, (1,), runs=both)
+    make_night(drivers, 21, (1,), runs=runs_of(NETPIPE, "latency_us", (30.0,)))
+    result = compared(drivers, "lab-020", "lab-021")
+    assert result.lost == result.only_a == [f"{NETPIPE.id}: other_us"]
+    assert any("no figure any more in lab-021, though its case ran" in x for x in result.notes)
+    assert compared(drivers, "lab-021", "lab-020").lost == []
+
+
 @pytest.mark.parametrize(
     ("a", "b", "text"),
     [

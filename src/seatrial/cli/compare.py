@@ -66,7 +66,7 @@ def compare(
 
     A group is a trial, a glob, dates as 2026-11-01..2026-11-07, or kernel=6.1*,
     driver='igb 5.1', openmpi=*/HASH, coalesce.rx-usecs=125. Exit code 1: a series is worse; 2:
-    nothing can be said, as with too few trials; 0: else.
+    too few trials, or a figure of A is gone; 0: else.
 
     Example: seatrial compare 'driver=igb 5.1' 'driver=igb 5.2'
     """
@@ -87,7 +87,8 @@ def compare(
     counts = comparison.counts
     if counts["worse"]:
         raise typer.Exit(EXIT_REJECTED)
-    raise typer.Exit(0 if counts["better"] or counts["same"] else EXIT_INCOMPLETE)
+    said = counts["better"] or counts["same"]
+    raise typer.Exit(0 if said and not comparison.lost else EXIT_INCOMPLETE)
 
 
 def show(comparison: Comparison) -> None:

@@ -129,6 +129,7 @@ class Comparison:
     differences: list[Difference] = field(default_factory=list)
     only_a: list[str] = field(default_factory=list)  # series of one group alone, by name
     only_b: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # those of A whose case has other figures in B
     places: str = ""  # that nodes were replaced or exchanged, in a sentence
     units: list[str] = field(default_factory=list)  # sentences on series with another unit in each
 
@@ -157,6 +158,9 @@ class Comparison:
             if unproven:
                 notes.append(f"{group.text}: {plural(len(unproven), 'trial')} with {UNPROVEN}, "
                              f"such as {unproven[0]}: {later.UNPROVEN}")  # fmt: skip
+        if self.lost:
+            notes.append(f"no figure any more in {self.b.text}, though its case ran there: "
+                         f"{some(self.lost, '; ')}")  # fmt: skip
         if self.units:
             notes.append(f"not compared, because the unit differs: {some(self.units, '; ')}")
         sizes = [len(row.a) + len(row.b) for row in self.rows]
@@ -207,6 +211,13 @@ def compare(
     result.units = units
     result.only_a = [wanted[key].name for key in points[0] if key not in points[1]]
     result.only_b = [wanted[key].name for key in points[1] if key not in points[0]]
+    ran = {(wanted[key].case, wanted[key].location) for key in points[1]}
+    named = {key[:2] for key in points[1]}  # a figure in another unit is not lost
+    result.lost = [
+        wanted[key].name
+        for key in points[0]
+        if key[:2] not in named and (wanted[key].case, wanted[key].location) in ran
+    ]
     chosen = [side.condition for side in figures if side.condition]
     of_case: dict[str, list[SeriesKey]] = {}
     for key in common:
