@@ -211,6 +211,7 @@ def test_an_mtu_under_which_runs_fail_or_were_disturbed_is_no_best():
     [rate, _] = sweeps([results(*CROSS)], runs, Lost({("t1", best): 4}, {}))
     assert not rate.optima[0].known
     assert "4 of 12 runs under MTU 6000, rx-usecs 0 failed" in rate.optima[0].reason
+    assert rate.withheld == rate.optima[0].reason
     unseen = replace(best, profile="off-9000")
     [rate, _] = sweeps([results(*CROSS)], runs, Lost({}, {("t1", unseen): (8, 8)}))
     assert "other programs disturbed the runs under off-9000" in rate.optima[0].reason

@@ -68,6 +68,20 @@ def test_no_difference_says_how_large_one_could_be_and_points_to_the_cost():
     assert "Choose by cost: a TCP stream under saving takes 0.33" in text
 
 
+def test_a_profile_of_which_every_run_failed_is_none_of_those_that_do_not_matter():
+    runs = repeated("npb", "ep.S", default=100.0, jumbo=100.0, bulk=100.0)
+    for run in runs:
+        if run.case.profile == "bulk":
+            run.outcome, run.phase, run.metrics = "error", "run", []
+    text = one_of(trial(runs), "no difference: ")
+    assert "default and jumbo do equally well" in text
+    assert "No run under bulk counts: each failed, or its path or profile" in text
+    [short, *_] = sections(analyse([trial(runs)]))
+    assert str(short.grids[0].rows[0][1].text) == "default or jumbo"
+    alike = trial(repeated("npb", "ep.S", default=100.0, jumbo=100.0))
+    assert "The profile does not matter" in one_of(alike, "no difference: ")
+
+
 def test_the_costs_are_in_the_order_of_the_plan_and_not_of_the_job_numbers():
     profiles = ("first", "second", "third")
     runs = [

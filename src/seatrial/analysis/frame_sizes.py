@@ -142,6 +142,7 @@ class Sweep:
     repeats: int  # samples of each; ``sample``: what one is
     inputs: Inputs
     sample: Unit = "repeat"
+    withheld: str = ""  # why its runs say nothing
 
 
 @dataclass(frozen=True)
@@ -258,12 +259,13 @@ def _sweep(
     sample = unit_of(runs)
     repeats = min(len(values) for by_mtu in grid.values() for values in by_mtu.values())
     optima = (optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items())
-    if why := _withheld(complete, better, sample, lost):
+    why = _withheld(complete, better, sample, lost)
+    if why:
         optima = (replace(best, known=False, reason=why) for best in optima)
     return Sweep(
         name, metric, unit, better, route, nodes, hardware, tuple(optima),
         tuple(interactions(grid, better)), shown, repeats, inputs_of(runs, len(runs)),
-        sample,
+        sample, why,
     )  # fmt: skip
 
 

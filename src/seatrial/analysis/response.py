@@ -65,6 +65,7 @@ class Response:
     inputs: Inputs
     axis: Axis = PROFILE
     profile: str = ""
+    without: tuple[str, ...] = ()  # further options that ran, and of which no run counts
 
 
 @dataclass
@@ -110,12 +111,15 @@ def responses(
     measured: dict[Subject, dict[str, dict[str, _Of]]] = {}  # subject, trial, option
     disturbed: dict[Subject, set[str]] = {}  # options without an undisturbed run in some trial
     failures = failed(trials)
+    tried: dict[tuple[str, Subject], set[str]] = defaultdict(set)  # trial and subject -> options
     used: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
     missing = []
     for results in trials:
         # of a trial with a million figures, collect those of the applications alone
         runs = [run for run in results.runs if performance(run.case) and axis.option(run.case)]
         planned = [run for run in runs if not results.trial.is_rerun(run)]
+        for run in planned:
+            tried[results.trial.trial, _subject(axis, run.case, "")].add(axis.option(run.case))
         hardware = {run.case: axis.hardware(run) for run in valid_runs(planned)}
         quiet = [run for run in planned if not is_disturbed(run)]
         valid = [
@@ -161,7 +165,10 @@ def responses(
         response, not_compared = _response(axis, subject, by_trial, behind, own_disturbed, used)
         missing += not_compared
         if response:
-            result.append(response)
+            like = (*subject[:-1], "")
+            others = set().union(*(tried[trial, like] for trial in response.inputs.trials))
+            without = others - response.medians.keys() - own_disturbed
+            result.append(replace(response, without=tuple(sorted(without))))
     return result, missing
 
 

@@ -86,7 +86,8 @@ def _optimum(sweep: Sweep, best: Optimum) -> Sentence:
         text = f"Which MTU suits {where} is not known: {best.reason}. {best.top} B has the best "
         text += f"median, {top}."
         worse = [mtu for mtu in sizes if mtu not in best.as_good]
-        text += f" Worse: {joined([f'{mtu} B' for mtu in worse])}." if worse else ""
+        if worse and not sweep.withheld:
+            text += f" Worse: {joined([f'{mtu} B' for mtu in worse])}."
         need = least_repeats(len(sizes))
         change = (
             repeats_text(need, sweep.sample) if sweep.repeats < need else f"more {sweep.sample}s"
@@ -122,6 +123,10 @@ def _interactions(sweep: Sweep) -> Sentence:
     )
     figures += f"{plain}: {listed}."
     text = f"{_name(sweep)}: "
+    if sweep.withheld:
+        text += f"whether throttling changes what an MTU gains is not known: {sweep.withheld}."
+        change = f"more {sweep.sample}s, without what the reason names"
+        return Sentence(text, basis, change, "inconclusive", "measure more")
     if not all(bounded(part.ratio) for part in sweep.interactions):
         text += f"it is not known whether throttling changes what an MTU gains. {figures}"
         change = repeats_text(least_repeats(len(sweep.interactions) + 1), sweep.sample)

@@ -88,17 +88,20 @@ def _response(
     basis = f"{made_from(response.inputs)}; {each}"
     top = d.leaders[0]
     value = amount(response.medians[top], response.unit)
+    gone = without(response)
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
         how = f" (--constraint={features[top]})" if features.get(top) else ""
         text = (
             f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} the performance of the "
-            f"next {what}, {near}."
+            f"next {what}, {near}.{gone}"
         )
         change = f"other software, nodes or network; a {what} that was not measured"
         return Sentence(text, basis, change, "pass", "best")
     if d.answer == "no difference":
-        equal = f"{joined(d.leaders)} do equally well" if d.worse else f"The {what} does not matter"
+        equal = f"The {what} does not matter"
+        if d.worse or gone:
+            equal = f"{joined(d.leaders)} do equally well"
         word = "no difference"
         text = f"{equal} for {name}: {value} under {top}; {largest(d)}."
         if small := small_difference(d):
@@ -108,6 +111,7 @@ def _response(
             word = "like medians"
             text = f"In the median {text[0].lower()}{text[1:]} But {d.uneven}."
         text += slower(d)
+        text += gone
         text += _cheapest(d, costs)
         change = f"a need for differences below {percent(d.margin)}, which do not count here"
         return Sentence(text, basis, change, "unjudged", word)
@@ -123,6 +127,14 @@ def _response(
     ]
     text += f": {some(open_)}." if open_ else "."
     return Sentence(text, basis, _change(d, what), "inconclusive", "measure more")
+
+
+def without(response: Response) -> str:
+    """A sentence on the options of which no run counts, after a blank; "" if there are none."""
+    if not response.without:
+        return ""
+    names = joined(response.without)
+    return f" No run under {names} counts: each failed, or its path or profile was not proven."
 
 
 def _is_open(d: Decision) -> bool:

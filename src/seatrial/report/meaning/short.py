@@ -69,7 +69,8 @@ def _application(
             gain = f"{times(d.ahead[near])} that of the next, {near}"
         sure = f"leads the next, {near}, {times(d.ahead[near])}"
         return [name, Cell(top, "pass", how), Cell(gain), _cost(top, costs), _sure(d, sure)]
-    use = " or ".join(d.leaders) if d.worse or d.refused else f"any {response.axis.name}"
+    some_only = d.worse or d.refused or response.without
+    use = " or ".join(d.leaders) if some_only else f"any {response.axis.name}"
     cheap = cheapest(d, costs)
     note = f"least processor time: {cheap}" if cheap else ""
     sure = "but single runs differ" if d.uneven else ""
