@@ -182,8 +182,12 @@ class _Tries:
     """All measurements in rounds, or all alone."""
 
     failed: dict[str, str] = field(default_factory=dict)  # link -> why, at least once
-    lines: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))  # where it failed
+    lines: dict[str, set[int]] = field(default_factory=dict)  # link -> where it failed
     whole: set[str] = field(default_factory=set)  # links that have all figures from one
+
+    def fail(self, link: str, line: int, why: str) -> None:
+        self.lines.setdefault(link, set()).add(line)
+        self.failed[link] = why
 
 
 @dataclass
@@ -229,11 +233,11 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
         figures.setdefault(link, again[0])
     for link, figure in figures.items():
         of_link = alone.get(link)
-        of_both = _best(of_link) if of_link else figure.metrics
+        of_this = _best(of_link) if of_link else figure.metrics
         name = "-".join(link)
         if name in record.alone.failed and name not in record.alone.whole:
-            of_both = _doubted(of_both, figure, record.alone.failed[name])
-        metrics += of_both
+            of_this = _doubted(of_this, figure, record.alone.failed[name])
+        metrics += of_this
         if of_link or len(figures) <= CURVES:
             curves += (of_link or [figure])[0].curves
     in_rounds = {link: measured for link, measured in figures.items() if not measured.alone}
@@ -327,8 +331,8 @@ def _read_pair(
     if line.round is not None:
         record.rounds = max(record.rounds, line.round + 1)
     if line.streams is None or line.bytes is None:
-        tries.lines[link].add(number)
-        tries.failed.setdefault(link, line.failed or "its record has no figures")
+        why = line.failed or "its record has no figures"
+        tries.fail(link, number, tries.failed.get(link, why))
         return
     table = Parsed(metrics=[])
     try:
@@ -337,19 +341,18 @@ def _read_pair(
         table = netpipe.parse(line.text, int(settings.max_bytes))
     except ParseError as error:
         # The streams are figures all the same, and the failure is on record.
-        tries.lines[link].add(number)
-        tries.failed[link] = f"NetPIPE: {error}"
+        tries.fail(link, number, f"NetPIPE: {error}")
     moved = table.moved_bytes + sum(count for count, _ in line.streams)
     for node, carried in zip((low, high), line.bytes, strict=True):
         if carried.get(job.interface, 0) < moved:
             others = ", ".join(
                 f"{name} {n}" for name, n in carried.items() if name != job.interface
             )
-            tries.lines[link].add(number)
-            tries.failed[link] = (
+            why = (
                 f"{node}: {job.interface} carried {carried.get(job.interface, 0)} of {moved} bytes "
                 f"(others: {others or 'none'}): the network under test did not carry the traffic"
             )
+            tries.fail(link, number, why)
             return
     beside = False if settings.at_once(job.nodes) > 1 else None
     alone = True if line.round is None else beside
@@ -388,6 +391,7 @@ def _complete(record: _Record) -> None:
     excuses one that fails alone more than once.
     """
     failed = {**record.alone.failed, **record.in_rounds.failed}
+    whole = record.in_rounds.whole | record.alone.whole
 
     def reason(first: str, second: str) -> str:
         return failed.get("-".join(sorted((first, second))), "the time of the step was over")
@@ -403,9 +407,9 @@ def _complete(record: _Record) -> None:
     for at, first in enumerate(present):
         for second in present[at + 1 :]:
             link = f"{first}-{second}"
-            if link not in record.in_rounds.whole | record.alone.whole:
+            if link not in whole:
                 record.unmeasured[link] = reason(first, second)
-            elif len(record.alone.lines[link]) > 1 and link not in record.alone.whole:
+            elif link not in record.alone.whole and len(record.alone.lines.get(link, ())) > 1:
                 record.unmeasured[link] = f"measured alone: {record.alone.failed[link]}"
 
 

@@ -237,7 +237,8 @@ class PlainPasses:
         """The judgement of a figure that plainly passes; None for any other."""
         if not self.usable or figure.location is None or figure.fault or figure.doubt:
             return None
-        if figure.left_out or len(set(figure.runs)) < self.context.expected(figure.location):
+        expected = self.context.expected(figure.location)
+        if figure.left_out or (expected and len(set(figure.runs)) < expected):
             return None
         if self.form == "peers" and self.context.blamed(figure.location)[0]:
             return None

@@ -88,7 +88,7 @@ def _response(
     basis = f"{made_from(response.inputs)}; {each}"
     top = d.leaders[0]
     value = amount(response.medians[top], response.unit)
-    gone = without(response)
+    gone = _without(response)
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
         how = f" (--constraint={features[top]})" if features.get(top) else ""
@@ -129,7 +129,7 @@ def _response(
     return Sentence(text, basis, _change(d, what), "inconclusive", "measure more")
 
 
-def without(response: Response) -> str:
+def _without(response: Response) -> str:
     """A sentence on the options of which no run counts, after a blank; "" if there are none."""
     if not response.without:
         return ""
