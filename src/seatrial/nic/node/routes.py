@@ -85,8 +85,8 @@ class Routes:
         The kernel answers for a packet without mark, port, type of service and user; rules and
         routes can ask for these.
         """
-        number = int.from_bytes(_number(address), "big")
-        version = "-6" if len(_number(address)) == 16 else "-4"
+        number = int.from_bytes(number_of(address), "big")
+        version = "-6" if len(number_of(address)) == 16 else "-4"
         rows: Dict[Tuple[str, str], List[Tuple[int, Row]]] = {}
         for row, table in self._sending(version):
             first, end = _range(version, row)
@@ -152,8 +152,8 @@ class Routes:
 
     def having(self, address: str) -> Set[str]:
         """The interfaces that have an address of the node."""
-        wanted = _number(address)
-        return {name for name, one, _ in self._addresses() if _number(one) == wanted} - {"lo"}
+        wanted = number_of(address)
+        return {name for name, one, _ in self._addresses() if number_of(one) == wanted} - {"lo"}
 
     def to(self, address: str, source: str = "") -> Set[str]:
         """All interfaces that packets to an address may take, whatever a rule asks for, also inside
@@ -161,7 +161,7 @@ class Routes:
         route."""
         if "%" in address:  # a link-local address
             return {address.partition("%")[2]}
-        if not _number(address):
+        if not number_of(address):
             return set()
         where: List[List[str]] = [[]]
         where += [["vrf", row["ifname"]] for row in self._ask("link", "show", "type", "vrf")
@@ -176,7 +176,7 @@ class Routes:
         return interfaces
 
 
-def _number(address: str) -> bytes:
+def number_of(address: str) -> bytes:
     """An address as bytes, however it is written. An IPv4 address within IPv6 is that address."""
     try:
         if ":" not in address:

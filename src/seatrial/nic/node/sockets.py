@@ -8,6 +8,7 @@ import struct
 from typing import Callable, Container, Iterator, List, NamedTuple, Set, Tuple
 
 from . import programs
+from .routes import number_of
 from .tree import Tree
 
 ESTABLISHED, LISTENING = "01", "0A"  # of /proc/net/tcp
@@ -75,13 +76,14 @@ class Sockets(Tree):
         """
         sockets = self.all()
         listening = {
-            (_plain(each.local), each.local_port)
+            (number_of(each.local), each.local_port)
             for each in sockets
             if each.state == LISTENING and each.uid == "0"
         }
         for each in sockets:
             if each.state == ESTABLISHED:
-                places = [(at, each.local_port) for at in (_plain(each.local), "0.0.0.0", "::")]
+                at = map(number_of, (each.local, "0.0.0.0", "::"))
+                places = [(address, each.local_port) for address in at]
                 yield each, not listening.isdisjoint(places)
 
     def is_of_root(self, pid: str) -> bool:
@@ -97,11 +99,6 @@ class Sockets(Tree):
             except OSError:
                 continue  # it was closed meanwhile
         return files
-
-
-def _plain(address: str) -> str:
-    """An IPv4 address within IPv6 is that address."""
-    return address[7:] if address.startswith("::ffff:") and "." in address else address
 
 
 def _port(address: str) -> int:
